@@ -1,0 +1,8 @@
+//! Spotmesh.
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+pub mod link;
+pub mod model;
+
+#[cfg(feature = "driver")]
+pub mod driver;

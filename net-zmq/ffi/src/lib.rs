@@ -1,0 +1,1 @@
+//! Safe binding of the part of libzmq that the transport needs.
