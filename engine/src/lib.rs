@@ -3,6 +3,7 @@
 
 pub mod link;
 pub mod model;
+pub mod store;
 
 #[cfg(feature = "driver")]
 pub mod driver;
