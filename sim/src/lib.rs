@@ -1,1 +1,15 @@
-//! spotmesh-sim.
+//! Simulated Spotmesh clusters under faults.
+//!
+//! The stepped world drives any number of [`spotmesh`] cores over a simulated network, the memory store's pure
+//! `apply`, scripted applications and clocks of its own: one heap of (time, sequence, event), no threads, no
+//! real clock. A run is a list of actions, drawn from a seed or read from a file, so it replays and shrinks.
+
+#[cfg(not(madsim))]
+compile_error!("needs --cfg madsim: run cargo from the workspace root, or add `--cfg madsim` to RUSTFLAGS");
+
+pub mod agenda;
+pub mod clock;
+pub mod digest;
+pub mod draw;
+pub mod net;
+pub mod place;
