@@ -1,7 +1,37 @@
 //! Moves Input and Output between the core and Transport, LocationStore, Clock and Executor.
+//!
+//! One loop a host (design §3): it collects what is ready (transport events, Store answers, calls of handles,
+//! ended turns, the deadline), feeds the core one input at a time and carries out what follows before the next
+//! one, so that the core is mutated from a single place. A turn is polled inside the loop the moment the core
+//! starts it; only a turn that waits costs more than that, and [`TurnPlacement`] says where it goes then.
 
+mod call;
+mod calls;
+mod clock;
+mod core;
+mod drive;
+mod executor;
+mod instance;
+pub mod local;
+mod observe;
+mod pending;
+mod port;
 mod store;
 mod transport;
+mod turns;
 
+#[cfg(test)]
+mod tests;
+
+pub use call::CallFuture;
+pub use clock::Clock;
+pub use executor::Executor;
+pub use observe::Observer;
 pub use store::{LocationStore, LocationStoreExt};
 pub use transport::Transport;
+pub use turns::TurnPlacement;
+
+pub(crate) use call::loop_is_gone;
+pub(crate) use drive::{Driver, Surroundings};
+pub(crate) use instance::{Application, EncodedMessage, Instance, Outcome, Started, TurnScope};
+pub(crate) use port::{Ask, Port};

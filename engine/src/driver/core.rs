@@ -1,0 +1,19 @@
+//! What the loop needs of a core, so that it can be tested against a scripted one.
+
+use crate::input::Input;
+use crate::model::{HostState, Instant};
+use crate::output::Output;
+
+/// The sans-IO side of a host.
+pub(crate) trait Core {
+    /// Takes one input. All outputs are drained before the next one.
+    fn handle(&mut self, input: Input, now: Instant);
+    /// Fires every due timer.
+    fn handle_timeout(&mut self, now: Instant);
+    /// The next thing to do.
+    fn poll_output(&mut self) -> Option<Output>;
+    /// When [`Self::handle_timeout`] is due next.
+    fn poll_timeout(&self) -> Option<Instant>;
+    /// State of the host.
+    fn state(&self) -> HostState;
+}
