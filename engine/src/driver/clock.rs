@@ -1,5 +1,7 @@
 //! The Clock trait: the only place where time enters a host.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 
 use crate::model::Instant;
@@ -14,4 +16,14 @@ pub trait Clock: Send + Sync + 'static {
 
     /// Completes at `at` or soon after, at once where `at` has passed. Dropping it ends the wait.
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()>;
+}
+
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now(&self) -> Instant {
+        (**self).now()
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
+        (**self).sleep_until(at)
+    }
 }

@@ -20,9 +20,6 @@ mod store;
 mod transport;
 mod turns;
 
-#[cfg(test)]
-mod tests;
-
 pub use call::CallFuture;
 pub use clock::Clock;
 pub use executor::Executor;
@@ -31,7 +28,8 @@ pub use store::{LocationStore, LocationStoreExt};
 pub use transport::Transport;
 pub use turns::TurnPlacement;
 
+pub(crate) use self::core::Core;
 pub(crate) use call::loop_is_gone;
 pub(crate) use drive::{Driver, Surroundings};
-pub(crate) use instance::{Application, EncodedMessage, Instance, Outcome, Started, TurnScope};
+pub(crate) use instance::{Application, EncodedMessage, Instance, Outcome, Started, TurnFuture, TurnScope};
 pub(crate) use port::{Ask, Port};

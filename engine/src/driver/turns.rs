@@ -38,7 +38,6 @@ enum Slot {
     Idle(Box<dyn Instance>),
     /// The turn has the object. `doomed` where the core wants it dropped when the turn ends.
     Running {
-        turn: TurnId,
         doomed: bool,
     },
 }
@@ -91,7 +90,7 @@ impl Turns {
     /// Starts a turn and runs it as far as it goes at once; its end where it got there.
     pub(crate) fn start(&mut self, turn: Turn, port: &Arc<Port>, now: Instant) -> Option<Ended> {
         let (id, instance) = (turn.turn, turn.instance);
-        let object = match self.slots.insert(instance, Slot::Running { turn: id, doomed: false }) {
+        let object = match self.slots.insert(instance, Slot::Running { doomed: false }) {
             Some(Slot::Idle(object)) => Some(object),
             Some(running @ Slot::Running { .. }) => {
                 tracing::error!(target: "spotmesh", turn = id.0, instance = instance.0, "instance has a turn already");
@@ -168,21 +167,15 @@ impl Turns {
     /// Drops an instance, after its running turn if it has one.
     pub(crate) fn drop_instance(&mut self, instance: InstanceId) {
         match self.slots.get_mut(&instance) {
-            Some(Slot::Running { doomed, .. }) => *doomed = true,
+            Some(Slot::Running { doomed }) => *doomed = true,
             Some(Slot::Idle(_)) => drop_object(self.slots.remove(&instance)),
             None => {}
         }
     }
 
-    /// Instances held, those with a running turn included.
-    #[cfg(test)]
-    pub(crate) fn instances(&self) -> usize {
-        self.slots.len()
-    }
-
     /// Puts the object back after its turn, or drops it where nobody needs it any more.
     fn settle(&mut self, turn: TurnId, instance: InstanceId, outcome: Outcome) -> Ended {
-        let doomed = matches!(self.slots.get(&instance), None | Some(Slot::Running { doomed: true, .. }));
+        let doomed = matches!(self.slots.get(&instance), None | Some(Slot::Running { doomed: true }));
         match outcome.instance {
             Some(object) if !doomed => {
                 self.slots.insert(instance, Slot::Idle(object));
@@ -203,7 +196,7 @@ impl Turns {
             let outcome = future.await;
             match outcome {
                 Ok(outcome) => reporter.report(outcome),
-                Err(_abandoned) => reporter.done = true,
+                Err(_abandoned) => reporter.withhold(),
             }
         }));
     }
@@ -228,6 +221,11 @@ struct Reporter {
 }
 
 impl Reporter {
+    /// Nobody waits for the end of an abandoned turn.
+    fn withhold(&mut self) {
+        self.done = true;
+    }
+
     fn report(&mut self, outcome: Outcome) {
         self.done = true;
         // Without a loop nobody waits for the end.
