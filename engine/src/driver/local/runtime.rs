@@ -92,6 +92,13 @@ impl LocalRuntime {
         self.lock().tasks.len()
     }
 
+    /// Drops a task that has not ended, as an executor does that goes down.
+    #[cfg(test)]
+    pub(crate) fn lose_youngest_task(&self) {
+        let task = self.lock().tasks.pop_last();
+        drop(task);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

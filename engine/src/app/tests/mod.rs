@@ -1,0 +1,8 @@
+//! The API and the loop under it, over a scripted core, in virtual time.
+
+mod api;
+mod calls;
+mod scripted;
+mod stores;
+mod subject;
+mod turns;
