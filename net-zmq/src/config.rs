@@ -231,10 +231,7 @@ mod tests {
         }
         assert!(listen("", None).check().is_err());
         assert!(listen("127.0.0.1", Some("")).check().is_err());
-        let config = ZmqConfig {
-            listen: [(NodeIndex(3), listen("*", None))].into(),
-            ..ZmqConfig::default()
-        };
+        let config = ZmqConfig { listen: [(NodeIndex(3), listen("*", None))].into(), ..ZmqConfig::default() };
         assert!(config.check().unwrap_err().description().contains("node 3"));
     }
 

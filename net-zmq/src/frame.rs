@@ -143,7 +143,8 @@ const RECORD_PREFIX: usize = 8;
 
 /// Whether a record is packed with others.
 pub(crate) fn is_small(record: &Record) -> bool {
-    record.header.len() < WHOLE_BODY_MIN && record.body.as_ref().is_none_or(|body| body.len() < WHOLE_BODY_MIN)
+    record.header.len() < WHOLE_BODY_MIN
+        && record.body.as_ref().is_none_or(|body| body.len() < WHOLE_BODY_MIN)
 }
 
 /// Bytes a small record takes in a pack; less than [`PACK_MAX`] by more than [`PACK_START`].
@@ -151,7 +152,8 @@ pub(crate) fn packed_len(record: &Record) -> usize {
     RECORD_PREFIX + record.len()
 }
 
-const _: () = assert!(PACK_START.len() + RECORD_PREFIX + 2 * (WHOLE_BODY_MIN - 1) <= PACK_MAX + RECORD_PREFIX);
+const _: () =
+    assert!(PACK_START.len() + RECORD_PREFIX + 2 * (WHOLE_BODY_MIN - 1) <= PACK_MAX + RECORD_PREFIX);
 
 /// Appends a small record to a pack.
 pub(crate) fn pack(record: &Record, into: &mut Vec<u8>) {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use spotmesh::link::{DialTarget, Lane, LinkId, NodeIndex, PublicKey};
-use spotmesh_zmq_ffi::{BytesOption, Context, Error, IntOption, Kind, Monitor, Socket, random_bytes};
+use spotmesh_zmq_ffi::{BytesOption, Context, Error, IntOption, Kind, Socket, random_bytes};
 
 use crate::config::{Listen, Security, ZmqConfig, millis};
 use crate::frame::{self, FRAME_MAX, Token};
@@ -54,7 +54,6 @@ pub(crate) enum Role {
 /// A socket, its monitor, and their places in the reactor.
 pub(crate) struct Port {
     pub(crate) socket: Socket,
-    pub(crate) monitor: Monitor,
     pub(crate) role: Role,
     pub(crate) socket_token: u64,
     pub(crate) monitor_token: u64,
@@ -64,8 +63,8 @@ pub(crate) struct Port {
 }
 
 /// The descriptors of a socket and its monitor.
-fn descriptors(socket: &Socket, monitor: &Monitor) -> Result<(RawFd, RawFd), Error> {
-    Ok((socket.fd()?, monitor.fd()?))
+fn descriptors(socket: &Socket) -> Result<(RawFd, RawFd), Error> {
+    Ok((socket.fd()?, socket.monitor_fd()?))
 }
 
 impl Port {
@@ -78,8 +77,8 @@ impl Port {
         listen: &Listen,
     ) -> Result<Self, String> {
         let text = |error: Error| error.to_string();
-        let socket = router(context, config).map_err(text)?;
-        let set = || {
+        let mut socket = router(context, config).map_err(text)?;
+        let mut set = || {
             socket.set(IntOption::Backlog, BACKLOG)?;
             socket.set_bytes(BytesOption::ZapDomain, ZAP_DOMAIN)?;
             socket.set(IntOption::ZapEnforceDomain, 1)?;
@@ -90,10 +89,10 @@ impl Port {
                 socket.set(IntOption::CurveServer, 1)?;
                 socket.set_bytes(BytesOption::CurveSecretKey, &keys.secret)?;
             }
-            socket.monitor()
+            // Before the bind, so that no connection is missed.
+            socket.start_monitor()
         };
-        // Before the bind, so that no connection is missed.
-        let monitor = set().map_err(text)?;
+        set().map_err(text)?;
         let address = listen.bind_address();
         socket.bind(&address).map_err(|error| format!("{address}: {error}"))?;
         let bound = socket.last_endpoint().map_err(text)?;
@@ -110,7 +109,7 @@ impl Port {
             connected: BTreeSet::new(),
             opening: BTreeMap::new(),
         });
-        Self::watched(socket, monitor, role, sources)
+        Self::watched(socket, role, sources)
     }
 
     /// Starts the two connections of a dial.
@@ -124,8 +123,8 @@ impl Port {
     ) -> Result<Self, String> {
         let text = |error: Error| error.to_string();
         check_endpoint(&target.endpoint)?;
-        let socket = router(context, config).map_err(text)?;
-        let connect = || {
+        let mut socket = router(context, config).map_err(text)?;
+        let mut connect = || {
             socket.set(IntOption::ConnectTimeout, millis(config.timing.dial))?;
             if target.endpoint.contains('[') {
                 socket.set(IntOption::Ipv6, 1)?;
@@ -135,7 +134,7 @@ impl Port {
                 socket.set_bytes(BytesOption::CurvePublicKey, &keys.public)?;
                 socket.set_bytes(BytesOption::CurveSecretKey, &keys.secret)?;
             }
-            let monitor = socket.monitor()?;
+            socket.start_monitor()?;
             for lane in [Lane::Application, Lane::Completion] {
                 // Never used before and not to be guessed, so no connection can be taken for another.
                 let mut secret = Token::default();
@@ -144,19 +143,14 @@ impl Port {
                 socket.set_bytes(BytesOption::ConnectRoutingId, &frame::dialler_route(lane))?;
                 socket.connect(&target.endpoint)?;
             }
-            Ok(monitor)
+            Ok(())
         };
-        let monitor = connect().map_err(text)?;
-        Self::watched(socket, monitor, Role::Dialler(link), sources)
+        connect().map_err(text)?;
+        Self::watched(socket, Role::Dialler(link), sources)
     }
 
-    fn watched(
-        socket: Socket,
-        monitor: Monitor,
-        role: Role,
-        sources: &Rc<Sources>,
-    ) -> Result<Self, String> {
-        let (socket_fd, monitor_fd) = descriptors(&socket, &monitor).map_err(|error| error.to_string())?;
+    fn watched(socket: Socket, role: Role, sources: &Rc<Sources>) -> Result<Self, String> {
+        let (socket_fd, monitor_fd) = descriptors(&socket).map_err(|error| error.to_string())?;
         let socket_token = sources.add(socket_fd).map_err(|error| error.to_string())?;
         let monitor_token = match sources.add(monitor_fd) {
             Ok(token) => token,
@@ -166,7 +160,7 @@ impl Port {
             }
         };
         let sources = Rc::clone(sources);
-        Ok(Self { socket, monitor, role, socket_token, monitor_token, socket_fd, monitor_fd, sources })
+        Ok(Self { socket, role, socket_token, monitor_token, socket_fd, monitor_fd, sources })
     }
 
     /// Lets what libzmq holds leave for this many milliseconds after the socket is dropped.
@@ -186,7 +180,7 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        // Both sockets are still open here: their fields are dropped after this.
+        // Both descriptors are still open here: the socket is dropped after this.
         self.sources.remove(self.socket_fd, self.socket_token);
         self.sources.remove(self.monitor_fd, self.monitor_token);
     }

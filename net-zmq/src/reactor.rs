@@ -339,7 +339,8 @@ impl Core {
         self.bell.asleep.store(true, Ordering::SeqCst);
         let block = !self.bell.rung.load(Ordering::SeqCst);
         let mut tokens = Vec::new();
-        let waited = if block { self.arm() } else { Ok(()) }.and_then(|()| self.epoll.wait(block, &mut tokens));
+        let waited =
+            if block { self.arm() } else { Ok(()) }.and_then(|()| self.epoll.wait(block, &mut tokens));
         self.bell.asleep.store(false, Ordering::SeqCst);
         waited?;
         for token in tokens {

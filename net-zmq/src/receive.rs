@@ -18,7 +18,7 @@ use crate::zap::key_of_user_id;
 const TURN_MESSAGES: usize = 256;
 const TURN_BYTES: usize = 1 << 20;
 /// What a lost connection delivered before is still read for this long: its loss is reported by another way.
-const LAST_RECORDS: Duration = Duration::from_millis(5);
+pub(crate) const LAST_RECORDS: Duration = Duration::from_millis(5);
 /// How long the second lane may take to end after the first was closed in order.
 const LAST_BYE: Duration = Duration::from_millis(100);
 /// Links of one listener with one lane yet, at most.
@@ -288,7 +288,7 @@ impl ZmqTransport {
     }
 
     /// Ends a link that is up in a moment, after what the other side sent before was read.
-    fn ending(&mut self, id: LinkId, reason: LinkDownReason, after: Duration) {
+    pub(crate) fn ending(&mut self, id: LinkId, reason: LinkDownReason, after: Duration) {
         let until = self.now() + after;
         let Some(link) = self.links.get_mut(&id) else { return };
         match &mut link.phase {
@@ -306,7 +306,7 @@ impl ZmqTransport {
     /// Takes note of what libzmq reports about a socket's connections.
     pub(crate) fn read_monitor(&mut self, key: PortKey) {
         while let Some(port) = self.ports.get_mut(&key) {
-            let event = match port.monitor.recv() {
+            let event = match port.socket.next_event() {
                 Ok(event) => event,
                 Err(Error::WouldBlock) => return,
                 Err(error) => {
@@ -350,7 +350,11 @@ fn bytes_of(frames: &[Bytes]) -> usize {
 }
 
 fn read(message: &Multipart, frames: &[Bytes]) -> Result<Message, Malformed> {
-    if message.overlong() { Err(Malformed("expected few frames, found many".to_owned())) } else { frame::decode(frames) }
+    if message.overlong() {
+        Err(Malformed("expected few frames, found many".to_owned()))
+    } else {
+        frame::decode(frames)
+    }
 }
 
 /// Keeps the listener's list of connections; answers the lane whose connection ended.

@@ -20,6 +20,7 @@ use crate::lane::Pumped;
 use crate::link::{Link, Phase};
 use crate::port::{Port, PortKey, Role};
 use crate::reactor::{Reactor, ReactorClock, Sleep, Sources};
+use crate::receive::LAST_RECORDS;
 use crate::zap::ZapHandler;
 
 /// How soon a full connection is tried again where no event of its socket comes first.
@@ -145,9 +146,10 @@ impl ZmqTransport {
     fn add_port(&mut self, key: PortKey, port: Port) {
         self.tokens.insert(port.socket_token, (key, false));
         self.tokens.insert(port.monitor_token, (key, true));
-        // Whatever happened before the reactor watched it is looked at once.
-        self.unread.insert(key);
         self.ports.insert(key, port);
+        // A descriptor tells of nothing before its socket was found empty once.
+        self.unread.insert(key);
+        self.read_monitor(key);
     }
 
     /// Closes a socket; what libzmq holds may leave for `linger` milliseconds.
@@ -247,7 +249,8 @@ impl ZmqTransport {
                 self.full.remove(&id);
                 self.report_writable(id);
             }
-            Err(error) => self.end_link(id, LinkDownReason::Broken(error.to_string())),
+            // What the other side sent before, a close in order among it, is still read.
+            Err(error) => self.ending(id, LinkDownReason::Broken(error.to_string()), LAST_RECORDS),
         }
     }
 
@@ -356,10 +359,10 @@ impl ZmqTransport {
             out.route = frame::dialler_route(lane);
             out.open_with(frame::hello(lane, &token, &target.local_rid));
         }
-        self.add_port(key, port);
         self.links.insert(id, link);
         self.dials.insert(dial, id);
         self.timed.insert(id);
+        self.add_port(key, port);
         // Waits in libzmq until the connections are up.
         self.pump(id);
         Ok(())
@@ -436,7 +439,8 @@ impl Transport for ZmqTransport {
         }
         let largest = record.header.len().max(record.body.as_ref().map_or(0, bytes::Bytes::len));
         if largest > FRAME_MAX {
-            let text = format!("a record to send: expected frames of at most {FRAME_MAX} bytes, found {largest}");
+            let text =
+                format!("a record to send: expected frames of at most {FRAME_MAX} bytes, found {largest}");
             self.end_link(id, LinkDownReason::Violated(text));
             return;
         }

@@ -49,7 +49,9 @@ fn records_of_a_lane_keep_their_order_whatever_their_size() {
         assert_eq!(numbers, expected);
     }
     let bodies = rig.hosts[0].received(listener, Lane::Application);
-    assert!(bodies.iter().all(|r| r.body.as_ref().is_none_or(|b| b.iter().all(|x| *x == number_of(r) as u8))));
+    assert!(
+        bodies.iter().all(|r| r.body.as_ref().is_none_or(|b| b.iter().all(|x| *x == number_of(r) as u8)))
+    );
 }
 
 #[test]
@@ -163,7 +165,8 @@ fn a_dial_that_nobody_answers_fails_in_time() {
     let dial = rig.dial(0, &endpoint, None);
     assert!(rig.until(LONG, |h| h[0].failed(dial).is_some()));
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
-    let ends = |e: &&TransportEvent| matches!(e, TransportEvent::DialFailed { .. } | TransportEvent::LinkUp { .. });
+    let ends =
+        |e: &&TransportEvent| matches!(e, TransportEvent::DialFailed { .. } | TransportEvent::LinkUp { .. });
     rig.settle(200 * MS);
     assert_eq!(rig.hosts[0].events.iter().filter(ends).count(), 1, "one event ends a dial");
     for bad in ["", "tcp://127.0.0.1:0", "ipc:///tmp/spotmesh", "tcp://no port"] {
@@ -210,7 +213,10 @@ fn unbinding_keeps_links_and_refuses_new_ones() {
     for link in rig.hosts[1].links_up() {
         rig.hosts[1].transport.close(link.0);
     }
-    assert!(rig.until(LONG, |h| h[0].transport.registered() == (0, 0)), "the port is closed with the last link");
+    assert!(
+        rig.until(LONG, |h| h[0].transport.registered() == (0, 0)),
+        "the port is closed with the last link"
+    );
     let dial = rig.dial(1, &endpoint, None);
     assert!(rig.until(LONG, |h| h[1].failed(dial).is_some()));
 }

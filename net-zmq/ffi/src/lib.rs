@@ -42,6 +42,6 @@ pub use context::{Context, require_curve, version};
 pub use curve::{Key, KeyPair, key_from_z85, key_to_z85, public_key};
 pub use error::Error;
 pub use message::{COPY_MAX, FRAMES_MAX, Multipart};
-pub use monitor::{Monitor, MonitorEvent, MonitorKind};
+pub use monitor::{MonitorEvent, MonitorKind};
 pub use os::{Epoll, EventFd, TimerFd, boottime_nanos, random_bytes};
 pub use socket::{BytesOption, IntOption, Kind, Socket};

@@ -62,7 +62,7 @@ pub struct MonitorEvent {
 ///
 /// Its queue is not bounded: a bound would stop the I/O thread, and with it every other connection.
 #[derive(Debug)]
-pub struct Monitor {
+pub(crate) struct Monitor {
     socket: Socket,
     message: Multipart,
 }
@@ -75,11 +75,8 @@ impl Monitor {
         Ok(Self { socket, message: Multipart::default() })
     }
 
-    /// The next event.
-    ///
-    /// # Errors
-    /// [`Error::WouldBlock`] where there is none now.
-    pub fn recv(&mut self) -> Result<MonitorEvent, Error> {
+    /// The next event, [`Error::WouldBlock`] where there is none now.
+    pub(crate) fn recv(&mut self) -> Result<MonitorEvent, Error> {
         loop {
             self.socket.recv(&mut self.message)?;
             if let Some(event) = self.message.frames().first().and_then(|frame| parse(frame)) {
@@ -88,11 +85,7 @@ impl Monitor {
         }
     }
 
-    /// The descriptor that becomes readable when there is something to do.
-    ///
-    /// # Errors
-    /// [`Error::Terminated`] after a shutdown.
-    pub fn fd(&self) -> Result<RawFd, Error> {
+    pub(crate) fn fd(&self) -> Result<RawFd, Error> {
         self.socket.fd()
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::context::Raw;
 use crate::message::{Message, Multipart};
-use crate::monitor::{self, Monitor, MonitorKind};
+use crate::monitor::{self, Monitor, MonitorEvent, MonitorKind};
 use crate::{Error, sys};
 
 /// Kinds of sockets.
@@ -133,6 +133,7 @@ impl BytesOption {
 pub struct Socket {
     raw: NonNull<c_void>,
     context: Arc<Raw>,
+    monitor: Option<Box<Monitor>>,
     /// Not `Sync`: libzmq sockets are not thread safe.
     single: PhantomData<Cell<()>>,
 }
@@ -142,7 +143,7 @@ unsafe impl Send for Socket {}
 
 impl Socket {
     pub(crate) fn new(raw: NonNull<c_void>, context: Arc<Raw>) -> Self {
-        Self { raw, context, single: PhantomData }
+        Self { raw, context, monitor: None, single: PhantomData }
     }
 
     fn ptr(&self) -> *mut c_void {
@@ -346,30 +347,74 @@ impl Socket {
         self.recv_with(into, 0)
     }
 
-    /// Starts reporting what happens to this socket's connections.
+    /// Starts reporting what happens to this socket's connections; a second call changes nothing.
     ///
     /// # Errors
     /// [`Error::Other`] where there are too many sockets.
-    pub fn monitor(&self) -> Result<Monitor, Error> {
+    pub fn start_monitor(&mut self) -> Result<(), Error> {
         /// Numbers the in-process addresses, so that none is used twice in any context.
         static NEXT: AtomicU64 = AtomicU64::new(0);
+        if self.monitor.is_some() {
+            return Ok(());
+        }
         let address = format!("inproc://spotmesh-monitor-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let text =
             CString::new(address.as_str()).map_err(|_| Error::Argument("an address with NUL inside"))?;
+        // SAFETY: a live context.
+        let raw = unsafe { sys::zmq_socket(self.context.ptr(), monitor::KIND.number()) };
+        let Some(raw) = NonNull::new(raw) else { return Err(Error::last("zmq_socket")) };
+        let reader = Self::new(raw, Arc::clone(&self.context));
         // SAFETY: a live socket and a NUL-terminated text.
         let rc = unsafe { sys::zmq_socket_monitor(self.ptr(), text.as_ptr(), MonitorKind::mask()) };
         if rc < 0 {
             return Err(Error::last("zmq_socket_monitor"));
         }
-        // SAFETY: a live context.
-        let raw = unsafe { sys::zmq_socket(self.context.ptr(), monitor::KIND.number()) };
-        let Some(raw) = NonNull::new(raw) else { return Err(Error::last("zmq_socket")) };
-        Monitor::connect(Self::new(raw, Arc::clone(&self.context)), &address)
+        match Monitor::connect(reader, &address) {
+            Ok(monitor) => {
+                self.monitor = Some(Box::new(monitor));
+                Ok(())
+            }
+            Err(error) => {
+                self.stop_monitor();
+                Err(error)
+            }
+        }
+    }
+
+    /// The next event of this socket's connections.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] where there is none now, [`Error::Argument`] without a monitor.
+    pub fn next_event(&mut self) -> Result<MonitorEvent, Error> {
+        match &mut self.monitor {
+            Some(monitor) => monitor.recv(),
+            None => Err(Error::Argument("expected a monitor to be started")),
+        }
+    }
+
+    /// The descriptor that becomes readable when there is an event to read; as [`Self::fd`].
+    ///
+    /// # Errors
+    /// [`Error::Argument`] without a monitor.
+    pub fn monitor_fd(&self) -> Result<RawFd, Error> {
+        match &self.monitor {
+            Some(monitor) => monitor.fd(),
+            None => Err(Error::Argument("expected a monitor to be started")),
+        }
+    }
+
+    fn stop_monitor(&mut self) {
+        // SAFETY: a live socket; no address ends the reports.
+        unsafe { sys::zmq_socket_monitor(self.ptr(), std::ptr::null(), 0) };
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        if self.monitor.is_some() {
+            // Before its reader goes: an I/O thread that reports to nobody would wait for ever.
+            self.stop_monitor();
+        }
         // SAFETY: a live socket, closed once.
         unsafe { sys::zmq_close(self.ptr()) };
     }
