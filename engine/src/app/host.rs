@@ -45,7 +45,7 @@ impl HostHandle {
     /// The error of its startup; ShuttingDown where it has served and does not any more.
     pub async fn wait_serving(&self) -> Result<(), Error> {
         let (tell, told) = oneshot::channel();
-        self.port.ask(Ask::AwaitServing(tell)).map_err(|_| loop_is_gone())?;
+        self.port.ask(Ask::AwaitServing(tell))?;
         told.await.map_err(|_| loop_is_gone())?
     }
 

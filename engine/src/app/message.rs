@@ -82,7 +82,7 @@ pub const fn is_legal_name(name: &str) -> bool {
 /// The wire name of a message type; does not compile where [`Message::NAME`] is not legal.
 #[doc(hidden)]
 #[must_use]
-pub fn packet_of<M: Message + ?Sized>() -> PacketName {
+pub fn packet_of<M: Message>() -> PacketName {
     const { assert!(is_legal_name(M::NAME), "Message::NAME: expected 1..=255 bytes") };
     // Length is the only rule a packet name has, and it was checked.
     PacketName::new(M::NAME).unwrap_or_else(|_| unreachable!())

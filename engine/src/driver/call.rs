@@ -61,8 +61,8 @@ impl<R> Future for CallFuture<'_, R> {
             State::Fresh(from, command) => {
                 let call = self.port.next_call();
                 let (answer, receiver) = oneshot::channel();
-                if self.port.ask(Ask::Call { call, from, command, answer }).is_err() {
-                    return Poll::Ready(Err(loop_is_gone()));
+                if let Err(error) = self.port.ask(Ask::Call { call, from, command, answer }) {
+                    return Poll::Ready(Err(error));
                 }
                 self.state = State::Waiting(call, receiver);
                 self.poll(cx)

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use futures::channel::{mpsc, oneshot};
 
+use super::call::loop_is_gone;
 use super::clock::Clock;
 use crate::event::Event;
 use crate::input::{CallId, Command, TurnId};
@@ -50,9 +51,9 @@ impl Port {
         (Arc::new(Self { asks, next_call: AtomicU64::new(0), state, settings, clock }), receiver)
     }
 
-    /// Hands an ask to the loop; gives it back where the loop is gone.
-    pub(crate) fn ask(&self, ask: Ask) -> Result<(), Ask> {
-        self.asks.unbounded_send(ask).map_err(mpsc::TrySendError::into_inner)
+    /// Hands an ask to the loop, ShuttingDown where that has ended.
+    pub(crate) fn ask(&self, ask: Ask) -> Result<(), Error> {
+        self.asks.unbounded_send(ask).map_err(|_| loop_is_gone())
     }
 
     /// A number for a new call.
