@@ -7,9 +7,20 @@
 #[cfg(not(madsim))]
 compile_error!("needs --cfg madsim: run cargo from the workspace root, or add `--cfg madsim` to RUSTFLAGS");
 
+pub mod action;
 pub mod agenda;
+pub mod cli;
 pub mod clock;
 pub mod digest;
 pub mod draw;
 pub mod net;
+pub mod oracle;
+pub mod outcome;
 pub mod place;
+pub mod plan;
+pub mod scenario;
+pub mod script;
+pub mod shrink;
+pub mod store;
+pub mod trace;
+pub mod world;

@@ -1,0 +1,182 @@
+//! `explore`: many seeds, their violations, and the marks nobody reached.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Instant;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use spotmesh::mark::{Mark, Marks};
+
+use super::{print_json, program};
+use crate::outcome::{CallCounts, Outcome, execute};
+use crate::plan;
+
+/// Seeds from which on a corpus from 0 has to reach every required mark.
+const STANDARD_CORPUS: u64 = 200;
+
+#[derive(Debug, Args)]
+pub(super) struct Explore {
+    /// How many seeds.
+    #[arg(long, default_value_t = STANDARD_CORPUS)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    start: u64,
+    /// Worker threads.
+    #[arg(long, default_value_t = 2)]
+    jobs: u64,
+    /// Print one JSON object as the last line.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Found {
+    seed: u64,
+    oracle: String,
+    text: String,
+    replay: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    seeds: u64,
+    failed: u64,
+    violations: Vec<Found>,
+    inputs: u64,
+    inputs_per_second: u64,
+    inputs_per_core_second: u64,
+    virtual_seconds: u64,
+    calls: CallCounts,
+    marks_reached: u64,
+    marks_missed: Vec<&'static str>,
+    marks_missed_optional: Vec<&'static str>,
+    seconds: f64,
+}
+
+impl Explore {
+    pub(super) fn run(self) -> Result<bool, String> {
+        let begun = Instant::now();
+        let report = self.collect(begun);
+        let standard = self.start == 0 && self.seeds >= STANDARD_CORPUS;
+        self.print(&report, standard);
+        let good = report.failed == 0 && (!standard || report.marks_missed.is_empty());
+        if self.json {
+            print_json(&report)?;
+        }
+        Ok(good)
+    }
+
+    fn collect(&self, begun: Instant) -> Report {
+        let bar = ProgressBar::new(self.seeds);
+        let style = "{elapsed_precise} {wide_bar} {pos}/{len} seeds, {per_sec}, eta {eta}{msg}";
+        bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let next = AtomicU64::new(self.start);
+        let end = self.start + self.seeds;
+        let (send, receive) = mpsc::channel::<(u64, Outcome)>();
+        let jobs = self.jobs.clamp(1, 64);
+        let mut report = Report {
+            seeds: self.seeds,
+            failed: 0,
+            violations: Vec::new(),
+            inputs: 0,
+            inputs_per_second: 0,
+            inputs_per_core_second: 0,
+            virtual_seconds: 0,
+            calls: CallCounts::default(),
+            marks_reached: 0,
+            marks_missed: Vec::new(),
+            marks_missed_optional: Vec::new(),
+            seconds: 0.0,
+        };
+        let mut marks = Marks::default();
+        let mut virtual_ns: u128 = 0;
+        std::thread::scope(|scope| {
+            for _ in 0..jobs {
+                let (send, next) = (send.clone(), &next);
+                scope.spawn(move || {
+                    loop {
+                        let seed = next.fetch_add(1, Ordering::Relaxed);
+                        if seed >= end {
+                            return;
+                        }
+                        let outcome = execute(&Arc::new(plan::draw(seed)));
+                        if send.send((seed, outcome)).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+            drop(send);
+            for (seed, outcome) in receive {
+                bar.inc(1);
+                report.inputs += outcome.inputs;
+                report.calls += outcome.calls;
+                virtual_ns += u128::from(outcome.virtual_ns);
+                marks |= outcome.marks;
+                if let Some(first) = outcome.violations.first() {
+                    report.failed += 1;
+                    bar.set_message(format!(", {} failed", report.failed));
+                    report.violations.push(Found {
+                        seed,
+                        oracle: first.oracle.to_owned(),
+                        text: first.text.clone(),
+                        replay: format!("{} replay --seed {seed}", program()),
+                    });
+                }
+            }
+        });
+        bar.finish_and_clear();
+        report.violations.sort_by_key(|found| found.seed);
+        report.seconds = begun.elapsed().as_secs_f64();
+        report.inputs_per_second = (report.inputs as f64 / report.seconds) as u64;
+        report.inputs_per_core_second = report.inputs_per_second / jobs;
+        report.virtual_seconds = u64::try_from(virtual_ns / 1_000_000_000).unwrap_or(u64::MAX);
+        report.marks_reached = marks.iter().count() as u64;
+        for mark in Mark::ALL.iter().filter(|mark| !marks.contains(**mark)) {
+            let list =
+                if mark.required() { &mut report.marks_missed } else { &mut report.marks_missed_optional };
+            list.push(mark.name());
+        }
+        report
+    }
+
+    fn print(&self, report: &Report, standard: bool) {
+        println!(
+            "{} seeds from {}: {} failed; {} inputs in {:.1} s ({} inputs/s, {} per core), {} virtual seconds",
+            report.seeds,
+            self.start,
+            report.failed,
+            report.inputs,
+            report.seconds,
+            report.inputs_per_second,
+            report.inputs_per_core_second,
+            report.virtual_seconds
+        );
+        let calls = &report.calls;
+        println!(
+            "{} calls: {} succeeded, {} failed with an error, {} given up or lost with their process",
+            calls.made, calls.succeeded, calls.failed, calls.lost
+        );
+        println!("{} of {} marks reached", report.marks_reached, Mark::ALL.len());
+        if !report.marks_missed.is_empty() {
+            let weight = if standard { "required here" } else { "required in the standard corpus" };
+            println!("marks never reached ({weight}): {}", report.marks_missed.join(", "));
+        }
+        if !report.marks_missed_optional.is_empty() {
+            println!("marks never reached (optional): {}", report.marks_missed_optional.join(", "));
+        }
+        for found in report.violations.iter().take(20) {
+            println!(
+                "\nseed {} fails, oracle `{}`:\n  {}\n  {}",
+                found.seed, found.oracle, found.text, found.replay
+            );
+        }
+        if report.violations.len() > 20 {
+            println!("\n... and {} more", report.violations.len() - 20);
+        }
+    }
+}

@@ -1,0 +1,569 @@
+//! The stepped world: hosts, network, Store and scripted applications on one agenda.
+//!
+//! A world is plain data and `Clone`. It takes one event after the other, feeds it to the host it concerns,
+//! carries out what the host wants done, and lets the oracles judge both. Nothing in it reads a clock, draws
+//! from an unseeded source or iterates in an undefined order.
+
+mod act;
+mod app;
+mod carry;
+mod heal;
+mod seat;
+
+use std::sync::Arc;
+
+use spotmesh::Host;
+use spotmesh::input::{Input, TurnId};
+use spotmesh::link::{NodeIndex, TransportEvent};
+use spotmesh::mark::Marks;
+use spotmesh::planted::Mutant;
+use spotmesh::wire;
+
+use crate::action::{CrashPoint, Run};
+use crate::agenda::{Agenda, Nanos, micros, millis};
+use crate::digest::Digest;
+use crate::draw::{noise, seed_bytes};
+use crate::net::{NetEvent, Network, Notice};
+use crate::oracle::{Oracles, Violation};
+use crate::place::{NodeOf, RunOf, Seat};
+use crate::script::Uid;
+use crate::store::{StoreHappening, StoreSide};
+use crate::trace::Trace;
+pub use seat::SeatState;
+use seat::{Held, Trap};
+use std::hash::Hasher as _;
+
+/// One thing that happens.
+#[derive(Debug, Clone)]
+enum Happening {
+    Net(NetEvent),
+    Store(StoreHappening),
+    /// A host's earliest deadline.
+    Wake(RunOf, u64),
+    /// A running turn goes on.
+    TurnStep(RunOf, TurnId, u32),
+    /// An action of the list.
+    Act(usize),
+    Resume(Seat, u64),
+    Start(Seat),
+    /// A process ends by itself; another one starts so many milliseconds later.
+    Exit(RunOf, Option<u32>),
+    /// A caller stops waiting.
+    Cancel(RunOf, Uid),
+    /// A call ought to have ended.
+    Overdue(RunOf, Uid),
+    Bound(RunOf, NodeIndex),
+    Uncongest(Seat, Seat),
+    Heal,
+}
+
+impl From<NetEvent> for Happening {
+    fn from(event: NetEvent) -> Self {
+        Self::Net(event)
+    }
+}
+
+impl From<StoreHappening> for Happening {
+    fn from(event: StoreHappening) -> Self {
+        Self::Store(event)
+    }
+}
+
+/// Where a process is in its work, for crashes at a precise point.
+enum Point<'a> {
+    Answered(&'static str),
+    TurnEnded,
+    Received(&'a TransportEvent),
+    Other,
+}
+
+/// A simulated cluster.
+#[derive(Debug, Clone)]
+pub struct World {
+    run: Arc<Run>,
+    agenda: Agenda<Happening>,
+    seats: Vec<SeatState>,
+    net: Network,
+    store: StoreSide,
+    oracles: Oracles,
+    digest: Digest,
+    inputs: u64,
+    marks: Marks,
+    mutant: Option<Mutant>,
+    next_uid: u64,
+    healed: bool,
+    skipped: u64,
+    trace: Option<Trace>,
+}
+
+impl World {
+    /// The world of a run, at its start.
+    ///
+    /// # Errors
+    /// Says which part of the run is not legal.
+    pub fn new(run: Arc<Run>) -> Result<Self, String> {
+        let mut seats = Vec::new();
+        let mut agenda = Agenda::default();
+        for (index, spec) in run.cluster.hosts.iter().enumerate() {
+            let seat = Seat(u8::try_from(index).map_err(|_| "expected at most 255 hosts".to_owned())?);
+            agenda.at(millis(spec.start_ms), Happening::Start(seat));
+            seats.push(SeatState::new(seat, spec.clone(), &run.cluster.settings)?);
+        }
+        for (index, timed) in run.actions.iter().enumerate() {
+            agenda.at(micros(timed.at_us), Happening::Act(index));
+        }
+        agenda.at(millis(run.chaos_ms), Happening::Heal);
+        let mutant = match &run.plant {
+            Some(name) => Some(Mutant::from_name(name).ok_or_else(|| format!("no mutant is called {name}"))?),
+            None => None,
+        };
+        let mut oracles = Oracles::default();
+        oracles.calls.skewed = act::skews_clocks(&run);
+        Ok(Self {
+            net: Network::new(run.cluster.network.clone(), run.seed),
+            store: StoreSide::new(run.cluster.store.clone(), run.seed),
+            run,
+            agenda,
+            seats,
+            oracles,
+            digest: Digest::default(),
+            inputs: 0,
+            marks: Marks::default(),
+            mutant,
+            next_uid: 0,
+            healed: false,
+            skipped: 0,
+            trace: None,
+        })
+    }
+
+    /// Keeps a readable trace from now on.
+    pub fn keep_trace(&mut self) {
+        self.trace = Some(Trace::default());
+    }
+
+    /// The trace kept so far.
+    #[must_use]
+    pub fn trace(&self) -> Option<&Trace> {
+        self.trace.as_ref()
+    }
+
+    /// World time, in nanoseconds.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.agenda.now()
+    }
+
+    /// Inputs and wake-ups given to hosts so far.
+    #[must_use]
+    pub fn inputs(&self) -> u64 {
+        self.inputs
+    }
+
+    /// Running hash over every (time, host, input, output).
+    #[must_use]
+    pub fn trace_hash(&self) -> u64 {
+        self.digest.finish()
+    }
+
+    /// What the oracles found.
+    #[must_use]
+    pub fn violations(&self) -> &[Violation] {
+        self.oracles.verdicts.found()
+    }
+
+    /// The oracles with all they remember.
+    #[must_use]
+    pub fn oracles(&self) -> &Oracles {
+        &self.oracles
+    }
+
+    /// The seats.
+    #[must_use]
+    pub fn seats(&self) -> &[SeatState] {
+        &self.seats
+    }
+
+    /// Actions that met no running process.
+    #[must_use]
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Marks reached by all processes, past and present.
+    #[must_use]
+    pub fn marks(&self) -> Marks {
+        let mut marks = self.marks;
+        for host in self.seats.iter().filter_map(SeatState::host) {
+            marks |= host.marks();
+        }
+        marks
+    }
+
+    /// Lets things happen until `until`, or until an oracle objects.
+    pub fn run_until(&mut self, until: Nanos) {
+        while self.oracles.verdicts.is_clean() {
+            let Some(happening) = self.agenda.next(until) else {
+                self.agenda.advance(until);
+                return;
+            };
+            self.happen(happening);
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Net(event) => self.net_event(event),
+            Happening::Store(event) => self.store_event(event),
+            Happening::Wake(run, epoch) => self.wake(run, epoch),
+            Happening::TurnStep(run, turn, step) => self.turn_step(run, turn, step),
+            Happening::Act(index) => self.act(index),
+            Happening::Resume(seat, epoch) => self.resume(seat, epoch),
+            Happening::Start(seat) => self.start(seat),
+            Happening::Exit(run, restart_ms) => self.kill(run, restart_ms, Notice::After(0), true, "exits"),
+            Happening::Cancel(run, uid) => self.cancel(run, uid),
+            Happening::Overdue(run, uid) => self.overdue(run, uid),
+            Happening::Bound(run, node) => {
+                if self.is_current(run) {
+                    let endpoint = self.seat(run.seat).endpoint(node);
+                    self.net.bind(NodeOf { run, node }, &endpoint);
+                    self.feed(run, Input::Transport(TransportEvent::Bound { node, endpoint }), Point::Other);
+                }
+            }
+            Happening::Uncongest(from, to) => self.net.congest(&mut self.agenda, from, to, false),
+            Happening::Heal => self.heal(),
+        }
+    }
+
+    fn net_event(&mut self, event: NetEvent) {
+        let told = match event {
+            NetEvent::Arrive { link, from, lane } => self.net.arrive(link, from, lane),
+            NetEvent::DialEnds { by, dial } => {
+                self.net.dial_ends(&mut self.agenda, by, dial);
+                None
+            }
+            NetEvent::Report { to, event } => Some((to, event)),
+            NetEvent::Unblock => {
+                self.net.unblock(&mut self.agenda);
+                None
+            }
+        };
+        if let Some((to, event)) = told {
+            self.feed(to, Input::Transport(event), Point::Other);
+        }
+    }
+
+    fn store_event(&mut self, event: StoreHappening) {
+        match event {
+            StoreHappening::Apply(number) => self.store_applies(number),
+            StoreHappening::Answer(number) => {
+                let name = self.store.pending(number).map_or("", |(_, name)| name);
+                if let Some((by, call, result)) = self.store.answer(number) {
+                    self.feed(by, Input::StoreAnswered { call, result }, Point::Answered(name));
+                }
+            }
+            StoreHappening::Hint { to, event } => {
+                self.feed(to, Input::StoreHinted(event), Point::Other);
+            }
+        }
+    }
+
+    fn store_applies(&mut self, number: u64) {
+        let now = self.agenda.now();
+        let Some(applied) = self.store.apply(&mut self.agenda, number) else { return };
+        if let Some(trace) = &mut self.trace {
+            trace.store(now, &applied);
+        }
+        let oracles = &mut self.oracles;
+        let verdicts = &mut oracles.verdicts;
+        oracles.ownership.applied(verdicts, now, &applied);
+        oracles.creation.applied(verdicts, now, &applied);
+        if let Some(key) = oracles.rows.applied(verdicts, now, &applied, &mut self.store) {
+            oracles.creation.check_rows(verdicts, now, &key, &oracles.rows);
+        }
+        if applied.request.mutates()
+            && applied.result.is_ok()
+            && let Err(what) = self.store.check()
+        {
+            let text = format!("after {}: {what}", applied.request.name());
+            self.oracles.verdicts.report("store", now, text);
+        }
+        let name = applied.request.name();
+        if self.is_current(applied.by)
+            && let Some(trap) =
+                self.spring(applied.by, |point| *point == CrashPoint::Applied(name.to_owned()))
+        {
+            self.kill(applied.by, trap.restart_ms, Notice::After(1), true, "crashes before the answer");
+        }
+    }
+
+    /// Counts a passed point down; the trap whose turn it is.
+    fn spring(&mut self, run: RunOf, fits: impl Fn(&CrashPoint) -> bool) -> Option<Trap> {
+        let traps = &mut self.seat_mut(run.seat).traps;
+        let at = traps.iter().position(|trap| fits(&trap.point))?;
+        if traps[at].skip > 0 {
+            traps[at].skip -= 1;
+            return None;
+        }
+        Some(traps.remove(at))
+    }
+
+    /// How many outputs are still carried out where a crash waits at this point.
+    fn crash_at(&mut self, run: RunOf, point: &Point<'_>) -> Option<(u32, Option<u32>)> {
+        if self.seat(run.seat).traps.is_empty() {
+            return None;
+        }
+        let name = match point {
+            Point::Received(TransportEvent::Received { record, .. }) => {
+                wire::decode(record).map_or("", |(message, _)| message.name())
+            }
+            Point::Answered(name) => name,
+            _ => "",
+        };
+        let trap = self.spring(run, |armed| match (armed, point) {
+            (CrashPoint::Answered(op, _), Point::Answered(_)) => op == name,
+            (CrashPoint::TurnEnded(_), Point::TurnEnded) => true,
+            (CrashPoint::Received(wanted, _), Point::Received(_)) => wanted == name,
+            _ => false,
+        })?;
+        match trap.point {
+            CrashPoint::Answered(_, keep) | CrashPoint::TurnEnded(keep) | CrashPoint::Received(_, keep) => {
+                Some((keep, trap.restart_ms))
+            }
+            CrashPoint::Applied(_) => None,
+        }
+    }
+
+    /// Gives an input to a process, or keeps it while the process is paused.
+    fn feed(&mut self, run: RunOf, input: Input, point: Point<'_>) {
+        if !self.is_current(run) {
+            return;
+        }
+        if self.seat(run.seat).paused.is_some() {
+            self.seat_mut(run.seat).held.push(Held::Input(input));
+            return;
+        }
+        if let Input::Transport(event) = &input
+            && !self.net.admit(run, event)
+        {
+            return;
+        }
+        let crash = match &input {
+            Input::Transport(event @ TransportEvent::Received { .. }) => {
+                self.crash_at(run, &Point::Received(event))
+            }
+            _ => self.crash_at(run, &point),
+        };
+        let now = self.agenda.now();
+        self.inputs += 1;
+        self.digest.add(&(now, run, &input));
+        if let Some(trace) = &mut self.trace {
+            trace.input(now, run, &input);
+        }
+        let local = self.seat(run.seat).clock.read(now);
+        if let Some(host) = &mut self.seat_mut(run.seat).host {
+            host.handle(input, local);
+        }
+        self.settle(run, crash);
+    }
+
+    fn wake(&mut self, run: RunOf, epoch: u64) {
+        let now = self.agenda.now();
+        let seat = self.seat_mut(run.seat);
+        if seat.run != run.run || seat.wakes != epoch || !seat.is_active() {
+            return;
+        }
+        seat.wake = None;
+        seat.spins = if seat.spins.0 == now { (now, seat.spins.1 + 1) } else { (now, 1) };
+        if seat.spins.1 > 100 {
+            let due = seat.host().and_then(Host::poll_timeout);
+            let text = format!("{run} asks to be woken again and again at one instant: {due:?}");
+            self.oracles.verdicts.report("spin", now, text);
+            return;
+        }
+        self.fire(run);
+    }
+
+    fn fire(&mut self, run: RunOf) {
+        let now = self.agenda.now();
+        self.inputs += 1;
+        self.digest.add(&(now, run));
+        let local = self.seat(run.seat).clock.read(now);
+        if let Some(trace) = &mut self.trace {
+            let due = self.seats[usize::from(run.seat.0)].host().and_then(Host::poll_timeout);
+            trace.wake(now, run, due);
+        }
+        if let Some(host) = &mut self.seat_mut(run.seat).host {
+            host.handle_timeout(local);
+        }
+        self.settle(run, None);
+    }
+
+    /// Carries out what a host wants done, checks it, and schedules its next deadline.
+    fn settle(&mut self, run: RunOf, mut crash: Option<(u32, Option<u32>)>) {
+        let now = self.agenda.now();
+        while let Some(host) = &mut self.seats[usize::from(run.seat.0)].host {
+            let Some(output) = host.poll_output() else { break };
+            if let Some((left, restart_ms)) = &mut crash {
+                if *left == 0 {
+                    let restart_ms = *restart_ms;
+                    self.kill(run, restart_ms, Notice::After(1), true, "crashes between its outputs");
+                    return;
+                }
+                *left -= 1;
+            }
+            self.digest.add(&(now, run, &output));
+            if let Some(trace) = &mut self.trace {
+                trace.output(now, run, &output);
+            }
+            self.carry(run, output);
+        }
+        if let Some((_, restart_ms)) = crash {
+            self.kill(run, restart_ms, Notice::After(1), true, "crashes after its outputs");
+            return;
+        }
+        if let Some(host) = self.seat(run.seat).host()
+            && let Err(violation) = host.check_invariants()
+        {
+            self.oracles.verdicts.report("invariant", now, format!("{run}: {violation}"));
+        }
+        self.schedule_wake(run.seat);
+    }
+
+    fn schedule_wake(&mut self, seat: Seat) {
+        let now = self.agenda.now();
+        let state = self.seat_mut(seat);
+        let due = state.host().and_then(Host::poll_timeout).map(|(at, _)| state.clock.when(at).max(now));
+        if state.wake == due && due.is_some() {
+            return;
+        }
+        state.wakes += 1;
+        state.wake = due;
+        let (run, epoch) = (state.current(), state.wakes);
+        if let Some(at) = due {
+            self.agenda.at(at, Happening::Wake(run, epoch));
+        }
+    }
+
+    fn start(&mut self, seat: Seat) {
+        let now = self.agenda.now();
+        let (seed, mutant) = (self.run.seed, self.mutant);
+        let state = self.seat_mut(seat);
+        state.starting = false;
+        if state.host.is_some() {
+            return;
+        }
+        state.run += 1;
+        state.draining = false;
+        let run = state.current();
+        let bytes = seed_bytes(seed, 0x1057 << 40 | u64::from(seat.0) << 32 | u64::from(run.run));
+        match Host::new(state.config.clone(), bytes, state.clock.read(now)) {
+            Ok(mut host) => {
+                if let Some(mutant) = mutant {
+                    host.plant(mutant);
+                }
+                state.host = Some(host);
+                self.note(run, "starts");
+                self.settle(run, None);
+            }
+            Err(error) => self.oracles.verdicts.report("start", now, format!("{run}: {error}")),
+        }
+    }
+
+    /// Ends a process; another one starts `restart_ms` later, or when the faults end.
+    fn kill(&mut self, run: RunOf, restart_ms: Option<u32>, notice: Notice, flush: bool, why: &str) {
+        if !self.is_current(run) {
+            return;
+        }
+        self.note(run, why);
+        let state = self.seat_mut(run.seat);
+        let marks = state.host.take().map(|host| host.marks());
+        state.paused = None;
+        state.held.clear();
+        state.wake = None;
+        state.wakes += 1;
+        state.app = app::App::default();
+        if let Some(marks) = marks {
+            self.marks |= marks;
+        }
+        self.net.process_died(&mut self.agenda, run, notice, flush);
+        self.store.process_died(run);
+        self.oracles.process_died(run);
+        let restart = restart_ms.map(u64::from).or(self.healed.then_some(200));
+        let state = self.seat_mut(run.seat);
+        if let Some(ms) = restart
+            && !state.starting
+        {
+            state.starting = true;
+            self.agenda.after(millis(ms), Happening::Start(run.seat));
+        }
+    }
+
+    fn pause(&mut self, seat: Seat, for_ms: u32) {
+        let state = self.seat_mut(seat);
+        if state.host.is_none() || state.paused.is_some() {
+            return;
+        }
+        state.pauses += 1;
+        let epoch = state.pauses;
+        state.paused = Some(epoch);
+        let run = state.current();
+        self.note(run, "pauses");
+        self.agenda.after(millis(u64::from(for_ms)), Happening::Resume(seat, epoch));
+    }
+
+    /// A paused process goes on: everything that waited reaches it at once, deadlines first or last.
+    fn resume(&mut self, seat: Seat, epoch: u64) {
+        let now = self.agenda.now();
+        let state = self.seat_mut(seat);
+        if state.paused != Some(epoch) {
+            return;
+        }
+        state.paused = None;
+        state.resumed_at = now;
+        state.wake = None;
+        let run = state.current();
+        let held = std::mem::take(&mut state.held);
+        self.note(run, "resumes");
+        let timers_first = noise(self.run.seed, 0x9a05e, epoch << 8 | u64::from(seat.0)) & 1 == 0;
+        let due = |world: &Self| {
+            let state = world.seat(seat);
+            let local = state.clock.read(now);
+            state.is_active() && state.host().and_then(Host::poll_timeout).is_some_and(|(at, _)| at <= local)
+        };
+        if timers_first && due(self) {
+            self.fire(run);
+        }
+        for held in held {
+            match held {
+                Held::Input(input) => self.feed(run, input, Point::Other),
+                Held::TurnStep(turn, step) => self.turn_step(run, turn, step),
+                Held::Act(index) => self.act(index),
+            }
+        }
+        if due(self) {
+            self.fire(run);
+        }
+        self.schedule_wake(seat);
+    }
+
+    fn is_current(&self, run: RunOf) -> bool {
+        let state = self.seat(run.seat);
+        state.run == run.run && state.host.is_some()
+    }
+
+    fn seat(&self, seat: Seat) -> &SeatState {
+        &self.seats[usize::from(seat.0)]
+    }
+
+    fn seat_mut(&mut self, seat: Seat) -> &mut SeatState {
+        &mut self.seats[usize::from(seat.0)]
+    }
+
+    fn note(&mut self, run: RunOf, what: &str) {
+        let now = self.agenda.now();
+        if let Some(trace) = &mut self.trace {
+            trace.note(now, run, what);
+        }
+    }
+}

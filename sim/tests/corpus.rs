@@ -1,0 +1,61 @@
+//! Seeds that must stay clean, regressions of bugs once found, and the example scenarios.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use spotmesh_sim::action::Run;
+use spotmesh_sim::outcome::execute;
+use spotmesh_sim::plan;
+use spotmesh_sim::scenario::Scenario;
+
+fn files(folder: &str) -> Vec<(String, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let mut files: Vec<(String, String)> = std::fs::read_dir(&path)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "ron"))
+        .map(|path| (path.display().to_string(), std::fs::read_to_string(&path).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_small_corpus_of_seeds_is_clean() {
+    for seed in 0..60 {
+        let outcome = execute(&Arc::new(plan::draw(seed)));
+        assert!(outcome.violations.is_empty(), "seed {seed}: {:?}", outcome.violations);
+    }
+}
+
+#[test]
+fn regressions_stay_fixed() {
+    for (path, text) in files("regressions") {
+        let run = Run::from_ron(&text).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let outcome = execute(&Arc::new(run));
+        assert!(outcome.violations.is_empty(), "{path}: {:?}", outcome.violations);
+    }
+}
+
+#[test]
+fn example_scenarios_pass() {
+    let scenarios = files("scenarios");
+    assert!(scenarios.len() >= 3, "expected at least 3 examples, found {}", scenarios.len());
+    for (path, text) in scenarios {
+        let scenario = Scenario::from_ron(&text).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let verdicts = scenario.run(None).unwrap_or_else(|error| panic!("{path}: {error}"));
+        assert!(verdicts.passed, "{path}: {:?}", verdicts.failed_expectations);
+    }
+}
+
+#[test]
+fn a_scenario_whose_expectation_does_not_hold_fails() {
+    let text = r#"(
+        name: "wrong",
+        cluster: (hosts: [(nodes: [()])]),
+        steps: [Wait(500), Create(call: "c", host: 0, actor: "a"), Settle, Expect(Call("c", Rejected))],
+    )"#;
+    let verdicts = Scenario::from_ron(text).unwrap().run(None).unwrap();
+    assert!(!verdicts.passed);
+    assert!(verdicts.failed_expectations[0].starts_with("step 4: "), "{:?}", verdicts.failed_expectations);
+}
