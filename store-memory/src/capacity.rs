@@ -170,3 +170,43 @@ impl State {
         }
     }
 }
+
+/// Slots in use of one component, as [`State::node_use`] shows them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SlotUse {
+    /// In use by Ready objects.
+    pub active: u64,
+    /// Promised to creations and moves.
+    pub reserved: u64,
+}
+
+/// Slots in use at one node lifecycle.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeUse {
+    /// Actors.
+    pub actors: SlotUse,
+    /// User and Instance Spots.
+    pub spots: SlotUse,
+    /// Spots of each type that has any.
+    pub types: BTreeMap<SpotType, SlotUse>,
+}
+
+impl From<Slots> for SlotUse {
+    fn from(slots: Slots) -> Self {
+        Self { active: slots.active, reserved: slots.reserved }
+    }
+}
+
+impl State {
+    /// What a node lifecycle's counters hold, for oracles and tests; zero where there are none.
+    #[must_use]
+    pub fn node_use(&self, node: &NodeFence) -> NodeUse {
+        let Some(counters) = self.counters.get(&NodeKey::of(node)) else { return NodeUse::default() };
+        let types = counters.types.iter().filter(|(_, slots)| !slots.is_empty());
+        NodeUse {
+            actors: counters.actors.into(),
+            spots: counters.spots.into(),
+            types: types.map(|(spot_type, slots)| (spot_type.clone(), (*slots).into())).collect(),
+        }
+    }
+}

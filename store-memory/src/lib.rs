@@ -39,5 +39,6 @@ mod view;
 mod watch;
 
 pub use apply::{apply, apply_with_hints};
+pub use capacity::{NodeUse, SlotUse};
 pub use state::State;
 pub use store::MemoryStore;

@@ -4,6 +4,8 @@
 //! [`StoreResult`]; how it does so is its own business, and the shared contract suite checks it. Nothing
 //! here does I/O or reads a clock.
 
+#[cfg(feature = "contract-tests")]
+pub mod contract;
 mod descriptor;
 mod error;
 mod mark;

@@ -48,6 +48,9 @@ macro_rules! requests {
         }
 
         impl StoreRequest {
+            /// Every operation's name in spec 03, and whether it can change the Store.
+            pub const OPERATIONS: &'static [(&'static str, bool)] = &[$(($text, $mutates)),+];
+
             /// The operation's name in spec 03.
             #[must_use]
             pub const fn name(&self) -> &'static str {
