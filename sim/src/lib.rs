@@ -11,6 +11,7 @@ pub mod action;
 pub mod agenda;
 pub mod cli;
 pub mod clock;
+pub mod cluster;
 pub mod digest;
 pub mod draw;
 pub mod net;

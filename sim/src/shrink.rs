@@ -89,7 +89,7 @@ impl<J: Fn(&Run) -> Outcome> Search<J> {
     fn simplify(&mut self) {
         let edits: [fn(&mut Run); 5] = [
             |run| run.cluster.network = NetworkSpec { latency_us: (500, 500), ..NetworkSpec::default() },
-            |run| run.cluster.store = crate::action::StoreSpec { way_us: (300, 300), ..Default::default() },
+            |run| run.cluster.store = crate::cluster::StoreSpec { way_us: (300, 300), ..Default::default() },
             |run| run.cluster.hosts.iter_mut().for_each(|host| host.clock_rate = RATE_ONE),
             |run| run.cluster.hosts.iter_mut().for_each(|host| host.start_ms = 0),
             |run| {

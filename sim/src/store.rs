@@ -10,8 +10,9 @@ use spotmesh::store::{
 };
 use spotmesh_store_memory::{State, apply_with_hints};
 
-use crate::action::{StoreFault, StoreSpec};
+use crate::action::StoreFault;
 use crate::agenda::{Agenda, Nanos, micros, millis};
+use crate::cluster::StoreSpec;
 use crate::draw::{noise, noise_between};
 use crate::place::{RunOf, Seat};
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::agenda::millis;
 use bytes::Bytes;
 use spotmesh::link::NodeIndex;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use spotmesh::model::ObjectRole;
 use spotmesh::model::limits::Settings;
 
-use crate::action::{Cluster, HostSpec, NodeSpec, StoreSpec};
 use crate::clock::RATE_ONE;
+use crate::cluster::{Cluster, HostSpec, NodeSpec, StoreSpec};
 use crate::draw::Draw;
 use crate::net::NetworkSpec;
 

@@ -4,7 +4,8 @@ mod cluster;
 mod faults;
 mod workload;
 
-use crate::action::{Action, Cluster, Run, Timed};
+use crate::action::{Action, Run, Timed};
+use crate::cluster::Cluster;
 use crate::draw::Draw;
 
 /// What the drawing functions share.

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::action::{Action, Cluster, Run};
+use crate::action::{Action, Run};
 use crate::agenda::millis;
+use crate::cluster::Cluster;
 use crate::oracle::calls::End;
 use crate::place::Seat;
 use crate::script::{CreateScript, HandlerScript, Nested, Uid, Verdict};

@@ -228,7 +228,7 @@ impl World {
         });
         let first = servers.next()?;
         // Weights change at run time, so only a cluster that never changed them gives certainty.
-        let certain = |node: &crate::action::NodeSpec| node.actor_limit == 0 && node.weight > 0;
+        let certain = |node: &crate::cluster::NodeSpec| node.actor_limit == 0 && node.weight > 0;
         let changed = self.run.actions.iter().any(|timed| matches!(timed.action, Action::Weight { .. }));
         Some(!changed && certain(first) && servers.all(certain))
     }

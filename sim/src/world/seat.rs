@@ -7,9 +7,10 @@ use spotmesh::link::NodeIndex;
 use spotmesh::model::limits::Settings;
 use spotmesh::model::{MeshName, ObjectKind, RelocationPolicy, Rid, StableType, Weight};
 
-use crate::action::{CrashPoint, HostSpec};
+use crate::action::CrashPoint;
 use crate::agenda::Nanos;
 use crate::clock::HostClock;
+use crate::cluster::HostSpec;
 use crate::place::{RunOf, Seat};
 use crate::world::app::App;
 
