@@ -56,7 +56,7 @@ pub(crate) enum Message {
     Hello { lane: Lane, token: Token, rid: Rid },
     /// The listener has opened it too.
     Accept,
-    /// The listener will not.
+    /// The listener will not open it, or has given the link up.
     Refuse(String),
     /// Records packed together; checked, and unpacked with [`unpack`].
     Pack(Bytes),

@@ -114,7 +114,6 @@ impl ReactorClock {
     }
 
     /// Ends at `at`, at once where that has passed.
-    #[must_use]
     pub fn sleep_until(&self, at: Instant) -> Sleep {
         Sleep { timers: Arc::clone(&self.timers), at, number: None }
     }

@@ -88,9 +88,9 @@ impl ZmqTransport {
                     self.on_hello(key, route, Hello { lane, token, rid, user, fd: message.source_fd() });
                 }
                 // The other side does not know yet that its link is gone.
-                Ok(Message::Pack(_) | Message::Whole(_)) => {
+                Ok(Message::Pack(_) | Message::Whole(_) | Message::Ack(_)) => {
                     self.counters.stray_messages += 1;
-                    self.answer(key, route, frame::bye());
+                    self.answer(key, route, frame::refuse("the link is gone"));
                 }
                 Ok(_) | Err(_) => self.counters.stray_messages += 1,
             }
@@ -110,7 +110,7 @@ impl ZmqTransport {
     }
 
     /// Sends one message to a connection that belongs to no link; it may as well be gone.
-    fn answer(&mut self, key: PortKey, route: &[u8], message: Bytes) {
+    pub(crate) fn answer(&mut self, key: PortKey, route: &[u8], message: Bytes) {
         if let Some(port) = self.ports.get(&key) {
             let sent = port.socket.send(route, true).and_then(|()| port.socket.send_bytes(message, false));
             if let Err(error) = sent {
@@ -228,7 +228,7 @@ impl ZmqTransport {
                     self.link_is_up(id);
                 }
             }
-            Message::Refuse(reason) if opening && dialled => {
+            Message::Refuse(reason) if dialled => {
                 self.end_link(id, LinkDownReason::Broken(format!("refused: {reason}")));
             }
             Message::Pack(_) | Message::Whole(_) if state.ended || !state.open => {

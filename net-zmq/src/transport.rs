@@ -212,6 +212,12 @@ impl ZmqTransport {
     /// Ends a link at once and reports it, as the end of its dial where it was not up yet.
     pub(crate) fn end_link(&mut self, id: LinkId, reason: LinkDownReason) {
         let Some(link) = self.remove_link(id, 0) else { return };
+        if link.dial.is_none() && matches!(reason, LinkDownReason::Stalled | LinkDownReason::Violated(_)) {
+            // A listener cannot cut one connection, so the dialler is asked to.
+            for lane in link.lanes() {
+                self.answer(link.port, &lane.out.route, frame::refuse("the link was given up"));
+            }
+        }
         match (link.phase, link.dial) {
             (Phase::Up | Phase::Ending { .. }, _) => {
                 self.events.push_back(TransportEvent::LinkDown { link: id, reason });

@@ -118,14 +118,24 @@ impl Rig {
     }
 
     /// Drives all transports until `done`, at most for `limit`; answers whether it came to that.
-    pub fn until(&mut self, limit: Duration, mut done: impl FnMut(&mut [Host]) -> bool) -> bool {
+    pub fn until(&mut self, limit: Duration, done: impl FnMut(&mut [Host]) -> bool) -> bool {
+        self.until_without(usize::MAX, limit, done)
+    }
+
+    /// The same, but one host does not look at its sockets.
+    pub fn until_without(
+        &mut self,
+        asleep: usize,
+        limit: Duration,
+        mut done: impl FnMut(&mut [Host]) -> bool,
+    ) -> bool {
         let clock = self.reactor.clock();
         let mut end = pin!(clock.sleep_until(clock.now() + limit));
         let hosts = &mut self.hosts;
         self.reactor.block_on(poll_fn(|cx| {
             loop {
                 let mut progress = false;
-                for host in hosts.iter_mut() {
+                for (_, host) in hosts.iter_mut().enumerate().filter(|(at, _)| *at != asleep) {
                     // Some at a time, so that no transport starves another.
                     for _ in 0..1_000 {
                         let Poll::Ready(event) = host.transport.poll_event(cx) else { break };
