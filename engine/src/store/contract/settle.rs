@@ -80,6 +80,11 @@ impl<P: Provider> Run<'_, '_, P> {
             Loss::Nothing => StoreFault::None,
             Loss::Request => StoreFault::LoseRequest,
             Loss::Answer => StoreFault::LoseAnswer,
+            // Content that arrives again long after its creation ended would let a late reserve arrive again as
+            // well. The target's own scan ends such a row (CREATE-93); a store alone cannot.
+            Loss::LateAtEnd if matches!(request, StoreRequest::PutCreationContent(_)) => {
+                StoreFault::LoseAnswer
+            }
             Loss::LateBySteps | Loss::LateAtEnd => StoreFault::ApplyLate,
         };
         let mut result = {
