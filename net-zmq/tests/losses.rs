@@ -1,8 +1,8 @@
 //! Peers that die or fall silent, in processes of their own.
 
-mod support;
 #[path = "support/child.rs"]
 mod child;
+mod support;
 
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,11 @@ fn is_lost_within(rig: &mut Rig, link: LinkId, limit: Duration) {
     let start = Instant::now();
     assert!(rig.until(LONG, |h| h[0].down(link).is_some()), "never noticed");
     assert!(start.elapsed() < limit, "noticed after {:?}", start.elapsed());
-    assert!(matches!(rig.hosts[0].down(link), Some(LinkDownReason::Broken(_))), "{:?}", rig.hosts[0].down(link));
+    assert!(
+        matches!(rig.hosts[0].down(link), Some(LinkDownReason::Broken(_))),
+        "{:?}",
+        rig.hosts[0].down(link)
+    );
 }
 
 #[test]

@@ -39,9 +39,10 @@ impl Peer {
         let mut output = child.stdout.take().map(BufReader::new);
         let mut endpoint = String::new();
         if let Some(output) = &mut output {
-            let told = output.lines().map_while(Result::ok).find_map(|line| {
-                line.split_once("ENDPOINT ").map(|(_, endpoint)| endpoint.to_owned())
-            });
+            let told = output
+                .lines()
+                .map_while(Result::ok)
+                .find_map(|line| line.split_once("ENDPOINT ").map(|(_, endpoint)| endpoint.to_owned()));
             endpoint = told.expect("the child listens");
         }
         Self { child, endpoint, _output: output }
