@@ -1,10 +1,13 @@
 //! What must hold, judged from outside: oracles see inputs, outputs and the Store, never the engine's state.
 
 pub mod calls;
+pub mod calm;
 pub mod creation;
 pub mod messages;
 pub mod ownership;
 pub mod rows;
+#[cfg(test)]
+mod tests;
 pub mod turns;
 
 use serde::Serialize;

@@ -109,6 +109,8 @@ fn flow(plan: &mut Plan, calm: bool) {
         let script = handler_script(plan, calm);
         let timeout_ms = match plan.draw.below(12) {
             0 if !calm => plan.draw.between(2, 100) as u32,
+            // Long enough for everything queued before it.
+            _ if calm => 20_000,
             _ => plan.draw.between(1_000, 12_000) as u32,
         };
         let request = if plan.draw.percent(10) { !requests } else { requests };
@@ -130,7 +132,8 @@ fn handler_script(plan: &mut Plan, calm: bool) -> HandlerScript {
         0..=2 => plan.draw.between(5_000, 50_000),
         _ => plan.draw.between(20, 2_000),
     };
-    let nested = plan.draw.percent(6).then(|| Nested {
+    // Two Actors that wait for one another only end by their deadlines.
+    let nested = (!calm && plan.draw.percent(6)).then(|| Nested {
         to: any_actor(plan).0,
         waits: plan.draw.percent(60),
         timeout_ms: plan.draw.between(20, 3_000) as u32,

@@ -8,6 +8,7 @@ use super::{Happening, World};
 use crate::action::Action;
 use crate::agenda::{Nanos, millis};
 use crate::oracle::calls::{Asked, End};
+use crate::oracle::calm;
 use crate::place::Seat;
 use crate::script::{CreateScript, HandlerScript, Uid};
 
@@ -285,6 +286,9 @@ impl World {
         }
         found.extend(self.instances_against_rows(now));
         found.extend(self.links_against_hosts());
+        if calm::is_calm(&self.run) {
+            found.extend(calm::judge(&self.run, &self.oracles).into_iter().map(|text| ("calm", text)));
+        }
         for (oracle, text) in found {
             self.oracles.verdicts.report(oracle, now, text);
         }
