@@ -10,7 +10,7 @@ use super::address::IntoActorId;
 use super::calls::{Caller, FindCall, timeout_or, unexpected};
 use super::create::Actors;
 use super::target::{ActorTarget, AnyTarget};
-use crate::driver::{Ask, CallFuture, Observer, Port, loop_is_gone};
+use crate::driver::{Arrival, CallFuture, Observer, Port, loop_is_gone};
 use crate::input::Command;
 use crate::model::{Error, ErrorKind, HostState, MeshName, Weight};
 use crate::output::Answer;
@@ -45,7 +45,7 @@ impl HostHandle {
     /// The error of its startup; ShuttingDown where it has served and does not any more.
     pub async fn wait_serving(&self) -> Result<(), Error> {
         let (tell, told) = oneshot::channel();
-        self.port.ask(Ask::AwaitServing(tell))?;
+        self.port.tell(Arrival::AwaitServing(tell))?;
         told.await.map_err(|_| loop_is_gone())?
     }
 
@@ -114,7 +114,7 @@ impl HostHandle {
     pub fn observe(&self, buffer: usize) -> Observer {
         let (observer, end) = Observer::new(buffer);
         // Without a loop the stream is empty, which is the truth.
-        let _ = self.port.ask(Ask::Observe(end));
+        let _ = self.port.tell(Arrival::Observe(end));
         observer
     }
 }

@@ -88,9 +88,19 @@ pub fn packet_of<M: Message>() -> PacketName {
     PacketName::new(M::NAME).unwrap_or_else(|_| unreachable!())
 }
 
+/// Encodings up to this size are built on the stack, so that they cost one allocation of the right size.
+const SMALL: usize = 256;
+
 /// The encoding of a value, `Err` with the reason where it has none.
 pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Bytes, String> {
-    postcard::to_stdvec(value).map(Bytes::from).map_err(|error| error.to_string())
+    let mut small = [0; SMALL];
+    match postcard::to_slice(value, &mut small) {
+        Ok(encoded) => Ok(Bytes::copy_from_slice(encoded)),
+        Err(postcard::Error::SerializeBufferFull) => {
+            postcard::to_stdvec(value).map(Bytes::from).map_err(|error| error.to_string())
+        }
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// The value of an encoding; bytes left over are an error too.
@@ -125,6 +135,14 @@ mod tests {
         assert!(decode::<(u8, bool)>(&[7]).is_err());
         assert!(decode::<(u8, bool)>(&[7, 1, 0]).is_err());
         assert_eq!(decode::<()>(&[]), Ok(()));
+    }
+
+    #[test]
+    fn small_and_large_values_have_the_same_encoding() {
+        for length in [0, 1, SMALL - 3, SMALL - 2, SMALL - 1, SMALL, 10 * SMALL] {
+            let value = "x".repeat(length);
+            assert_eq!(encode(&value), Ok(postcard::to_stdvec(&value).unwrap().into()), "{length}");
+        }
     }
 
     #[test]

@@ -68,8 +68,8 @@ impl<'a> AnyTarget<'a> {
         SendCall { call: self.prepare(&message, timeout), caller: self.caller.clone() }
     }
 
-    fn prepare<M: Message>(&self, message: &M, timeout: Duration) -> Result<Box<ActorCall>, Error> {
-        Ok(Box::new(ActorCall {
+    fn prepare<M: Message>(&self, message: &M, timeout: Duration) -> Result<ActorCall, Error> {
+        Ok(ActorCall {
             target: self.id.clone()?,
             packet: M::packet(),
             version: M::VERSION,
@@ -77,12 +77,12 @@ impl<'a> AnyTarget<'a> {
             payload: payload_of(message)?,
             metadata: Metadata::none(),
             timeout,
-        }))
+        })
     }
 }
 
 /// Sets an option of a call that is not refused yet.
-fn set(call: &mut Result<Box<ActorCall>, Error>, option: impl FnOnce(&mut ActorCall) -> Result<(), Error>) {
+fn set(call: &mut Result<ActorCall, Error>, option: impl FnOnce(&mut ActorCall) -> Result<(), Error>) {
     if let Ok(prepared) = call
         && let Err(error) = option(prepared)
     {
@@ -114,7 +114,7 @@ macro_rules! message_options {
 #[must_use = "a call does nothing until it is awaited"]
 pub struct RequestCall<'a, M> {
     caller: Caller<'a>,
-    call: Result<Box<ActorCall>, Error>,
+    call: Result<ActorCall, Error>,
     message: PhantomData<fn() -> M>,
 }
 
@@ -127,7 +127,7 @@ impl<'a, M: Message> IntoFuture for RequestCall<'a, M> {
     type IntoFuture = CallFuture<'a, M::Reply>;
 
     fn into_future(self) -> Self::IntoFuture {
-        self.caller.call(self.call.map(|call| Command::RequestActor(*call)), |answer| match answer {
+        self.caller.call(self.call.map(Command::RequestActor), |answer| match answer {
             Answer::Replied(reply) => decode(&reply).map_err(|error| {
                 Error::new(
                     ErrorKind::ProtocolError,
@@ -145,7 +145,7 @@ impl<'a, M: Message> IntoFuture for RequestCall<'a, M> {
 #[must_use = "a call does nothing until it is awaited"]
 pub struct SendCall<'a> {
     caller: Caller<'a>,
-    call: Result<Box<ActorCall>, Error>,
+    call: Result<ActorCall, Error>,
 }
 
 impl SendCall<'_> {
@@ -157,7 +157,7 @@ impl<'a> IntoFuture for SendCall<'a> {
     type IntoFuture = CallFuture<'a, ()>;
 
     fn into_future(self) -> Self::IntoFuture {
-        self.caller.call(self.call.map(|call| Command::SendToActor(*call)), |answer| match answer {
+        self.caller.call(self.call.map(Command::SendToActor), |answer| match answer {
             Answer::Sent => Ok(()),
             Answer::Failed(error) => Err(error),
             other => Err(unexpected("send", &other)),

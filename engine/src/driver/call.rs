@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 use futures::FutureExt;
 use futures::channel::oneshot;
 
-use super::port::{Ask, Port};
+use super::inbox::Arrival;
+use super::port::Port;
 use crate::input::{CallId, Command, TurnId};
 use crate::model::{Error, ErrorKind};
 use crate::output::Answer;
@@ -61,7 +62,7 @@ impl<R> Future for CallFuture<'_, R> {
             State::Fresh(from, command) => {
                 let call = self.port.next_call();
                 let (answer, receiver) = oneshot::channel();
-                if let Err(error) = self.port.ask(Ask::Call { call, from, command, answer }) {
+                if let Err(error) = self.port.tell(Arrival::Call { call, from, command, answer }) {
                     return Poll::Ready(Err(error));
                 }
                 self.state = State::Waiting(call, receiver);
@@ -80,7 +81,7 @@ impl<R> Drop for CallFuture<'_, R> {
     fn drop(&mut self) {
         if let State::Waiting(call, _) = self.state {
             // Without a loop there is nobody left to tell.
-            let _ = self.port.ask(Ask::Drop(call));
+            let _ = self.port.tell(Arrival::DropCall(call));
         }
     }
 }

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::channel::mpsc;
 use futures::future::{AbortHandle, Either, abortable, select};
 use futures::{FutureExt, StreamExt};
 
-use super::clock::Clock;
 use super::executor::Executor;
+use super::inbox::Arrival;
+use super::port::Port;
 use super::store::LocationStore;
 use crate::input::{Input, StoreCallId};
 use crate::model::Instant;
@@ -23,20 +22,17 @@ const REWATCH_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct StoreCalls {
     store: Option<Arc<dyn LocationStore>>,
     executor: Arc<dyn Executor>,
-    clock: Arc<dyn Clock>,
+    port: Arc<Port>,
     watches: BTreeMap<WatchScope, AbortHandle>,
-    reports: mpsc::UnboundedSender<Input>,
-    reported: mpsc::UnboundedReceiver<Input>,
 }
 
 impl StoreCalls {
     pub(crate) fn new(
         store: Option<Arc<dyn LocationStore>>,
         executor: Arc<dyn Executor>,
-        clock: Arc<dyn Clock>,
+        port: Arc<Port>,
     ) -> Self {
-        let (reports, reported) = mpsc::unbounded();
-        Self { store, executor, clock, watches: BTreeMap::new(), reports, reported }
+        Self { store, executor, port, watches: BTreeMap::new() }
     }
 
     /// Starts a call. Its future is dropped when the core stops waiting, after `timeout`; nothing is reported then.
@@ -46,13 +42,13 @@ impl StoreCalls {
             return;
         };
         let answer = store.call(request);
-        let deadline = self.clock.sleep_until(now + timeout);
-        let reports = self.reports.clone();
+        let deadline = self.port.clock().sleep_until(now + timeout);
+        let port = self.port.clone();
         self.executor.spawn(
             async move {
                 if let Either::Left((result, _)) = select(answer, deadline).await {
                     // Without a loop nobody waits for the answer.
-                    let _ = reports.unbounded_send(Input::StoreAnswered { call, result });
+                    let _ = port.tell(Arrival::Store(Input::StoreAnswered { call, result }));
                 }
             }
             .boxed(),
@@ -62,18 +58,18 @@ impl StoreCalls {
     /// Reports hints of a scope until [`Self::unwatch`].
     pub(crate) fn watch(&mut self, scope: WatchScope) {
         let Some(store) = self.store.clone() else { return };
-        let (clock, reports, watched) = (self.clock.clone(), self.reports.clone(), scope.clone());
+        let (port, watched) = (self.port.clone(), scope.clone());
         let (task, handle) = abortable(async move {
             loop {
                 let mut hints = store.watch(watched.clone());
                 while let Some(hint) = hints.next().await {
-                    if reports.unbounded_send(Input::StoreHinted(hint)).is_err() {
+                    if port.tell(Arrival::Store(Input::StoreHinted(hint))).is_err() {
                         return;
                     }
                 }
                 // Hints may have been missed from here on.
-                clock.sleep_until(clock.now() + REWATCH_PAUSE).await;
-                if reports.unbounded_send(Input::StoreHinted(StoreEvent::Resync)).is_err() {
+                port.clock().sleep_until(port.clock().now() + REWATCH_PAUSE).await;
+                if port.tell(Arrival::Store(Input::StoreHinted(StoreEvent::Resync))).is_err() {
                     return;
                 }
             }
@@ -88,17 +84,6 @@ impl StoreCalls {
     pub(crate) fn unwatch(&mut self, scope: &WatchScope) {
         if let Some(handle) = self.watches.remove(scope) {
             handle.abort();
-        }
-    }
-
-    /// The next answer or hint. With `park` the loop is woken by the next one.
-    pub(crate) fn next(&mut self, park: Option<&mut Context<'_>>) -> Option<Input> {
-        match park {
-            Some(cx) => match self.reported.poll_next_unpin(cx) {
-                Poll::Ready(input) => input,
-                Poll::Pending => None,
-            },
-            None => self.reported.try_recv().ok(),
         }
     }
 }

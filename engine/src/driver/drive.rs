@@ -3,19 +3,20 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Wake, Waker};
 
-use futures::channel::{mpsc, oneshot};
+use futures::FutureExt;
+use futures::channel::oneshot;
 use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt};
 
 use super::calls::StoreCalls;
 use super::clock::Clock;
 use super::core::Core;
 use super::executor::Executor;
+use super::inbox::Arrival;
 use super::instance::Application;
 use super::observe::Observers;
-use super::port::{Ask, Port};
+use super::port::Port;
 use super::store::LocationStore;
 use super::transport::Transport;
 use super::turns::{Ended, TurnPlacement, Turns};
@@ -29,6 +30,9 @@ use crate::output::{Answer, Output};
 const ROTATION: usize = 64;
 /// Inputs taken in one run of the loop before it lets other tasks of its thread run.
 const BATCH: usize = 1_024;
+
+/// Inputs that one reading of the clock serves at most, give or take a round, when no application code runs.
+const FRESH: usize = 16;
 
 /// What a loop moves inputs and outputs between.
 pub(crate) struct Surroundings {
@@ -44,104 +48,109 @@ pub(crate) struct Surroundings {
 pub(crate) struct Driver<C, T> {
     core: C,
     transport: T,
-    clock: Arc<dyn Clock>,
     port: Arc<Port>,
-    asks: mpsc::UnboundedReceiver<Ask>,
+    /// Taken from the inbox and not worked off yet.
+    arrived: VecDeque<Arrival>,
     turns: Turns,
     ended: VecDeque<Ended>,
     store: StoreCalls,
-    callers: BTreeMap<CallId, oneshot::Sender<Answer>>,
+    callers: BTreeMap<CallId, Option<oneshot::Sender<Answer>>>,
     observers: Observers,
     awaiting_serving: Vec<oneshot::Sender<Result<(), Error>>>,
     startup_error: Option<Error>,
+    /// The clock's last answer, good until application code or sleep may have taken time.
+    now: Option<Instant>,
     /// The wait for the earliest deadline known when it was set; an earlier one replaces it, a later one does not.
     sleep: Option<(Instant, BoxFuture<'static, ()>)>,
+    bell: Waker,
 }
+
+/// Wakes the loop when its sleep is over, and tells it so: the sleep need not be polled at every wake.
+struct Bell(Arc<Port>);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        // Without a loop nobody sleeps.
+        let _ = self.0.tell(Arrival::Rung);
+    }
+}
+
+/// A number no call has. Its entry keeps the root of the map allocated when no call is under way.
+const NO_CALL: CallId = CallId(u64::MAX);
 
 impl<C: Core, T: Transport> Driver<C, T> {
     /// A loop that has not begun, and the port its handles share.
     pub(crate) fn new(core: C, transport: T, around: Surroundings) -> (Arc<Port>, Self) {
-        let (port, asks) = Port::new(around.settings, around.clock.clone());
+        let port = Port::new(around.settings, around.clock);
         let driver = Self {
             core,
             transport,
-            port: port.clone(),
-            asks,
-            turns: Turns::new(around.application, around.executor.clone(), around.placement),
+            arrived: VecDeque::new(),
+            turns: Turns::new(around.application, around.executor.clone(), around.placement, port.clone()),
             ended: VecDeque::new(),
-            store: StoreCalls::new(around.store, around.executor, around.clock.clone()),
-            clock: around.clock,
-            callers: BTreeMap::new(),
+            store: StoreCalls::new(around.store, around.executor, port.clone()),
+            callers: BTreeMap::from([(NO_CALL, None)]),
             observers: Observers::default(),
             awaiting_serving: Vec::new(),
             startup_error: None,
+            now: None,
             sleep: None,
+            bell: Waker::from(Arc::new(Bell(port.clone()))),
+            port: port.clone(),
         };
         (port, driver)
     }
 
     /// Runs the host until it stopped (HOST-2).
     pub(crate) async fn run(mut self) {
-        let now = self.clock.now();
+        let now = self.now();
         self.carry_out(now);
         poll_fn(move |cx| self.poll(cx)).await;
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.now = None;
         let mut left = BATCH;
-        let mut park = false;
         loop {
-            let taken = self.round(cx, park);
+            let taken = self.round(cx);
             if self.core.state() == HostState::Stopped {
                 self.transport.flush();
                 return Poll::Ready(());
             }
             left = left.saturating_sub(taken);
-            match (taken, park) {
-                (0, true) => return Poll::Pending,
-                (0, false) => {
-                    // Everything is done for now: let it leave, then look once more with wakers in place.
-                    self.transport.flush();
-                    park = true;
-                }
-                _ if left == 0 => {
-                    self.transport.flush();
-                    cx.waker().wake_by_ref();
+            if taken > FRESH {
+                self.now = None;
+            }
+            if taken == 0 {
+                // Everything is done for now: let it leave.
+                self.transport.flush();
+                if self.park(cx) {
                     return Poll::Pending;
                 }
-                _ => park = false,
+            } else if left == 0 {
+                self.transport.flush();
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
         }
     }
 
     /// Takes what is ready from every source in turn; how many inputs that were.
-    ///
-    /// With `park` every source that has nothing wakes the loop when it does.
-    fn round(&mut self, cx: &mut Context<'_>, park: bool) -> usize {
-        let mut taken = self.fire_due(cx, park);
+    fn round(&mut self, cx: &mut Context<'_>) -> usize {
+        let mut taken = self.fire_due();
+        if self.arrived.is_empty() {
+            self.port.inbox().take(&mut self.arrived);
+        }
+        for _ in 0..ROTATION {
+            let Some(arrival) = self.arrived.pop_front() else { break };
+            self.arrival(arrival);
+            taken += 1;
+        }
         for _ in 0..ROTATION {
             let Poll::Ready(event) = self.transport.poll_event(cx) else { break };
             self.feed(Input::Transport(event));
             taken += 1;
         }
-        for _ in 0..ROTATION {
-            let Some(input) = self.store.next(park.then_some(&mut *cx)) else { break };
-            self.feed(input);
-            taken += 1;
-        }
-        for _ in 0..ROTATION {
-            let ask = match park {
-                true => match self.asks.poll_next_unpin(cx) {
-                    Poll::Ready(ask) => ask,
-                    Poll::Pending => None,
-                },
-                false => self.asks.try_recv().ok(),
-            };
-            let Some(ask) = ask else { break };
-            self.answer_ask(ask);
-            taken += 1;
-        }
-        self.turns.collect(park.then_some(&mut *cx), &mut self.ended);
         for _ in 0..ROTATION {
             let Some(Ended { turn, end, .. }) = self.ended.pop_front() else { break };
             self.feed(Input::TurnEnded { turn, end });
@@ -150,63 +159,70 @@ impl<C: Core, T: Transport> Driver<C, T> {
         taken
     }
 
-    fn answer_ask(&mut self, ask: Ask) {
-        match ask {
-            Ask::Call { call, from, command, answer } => {
-                self.callers.insert(call, answer);
+    fn arrival(&mut self, arrival: Arrival) {
+        match arrival {
+            Arrival::Call { call, from, command, answer } => {
+                self.callers.insert(call, Some(answer));
                 self.feed(Input::Called { call, from, command });
             }
-            Ask::Drop(call) => {
+            Arrival::DropCall(call) => {
                 // An answered call has no caller left: its answer crossed the drop.
                 if self.callers.remove(&call).is_some() {
                     self.feed(Input::CallDropped { call });
                 }
             }
-            Ask::AwaitServing(waiter) => {
+            Arrival::Store(input) => self.feed(input),
+            Arrival::Woken(turn) => {
+                self.now = None;
+                self.ended.extend(self.turns.woken(turn));
+            }
+            Arrival::Ended(turn, outcome) => self.ended.extend(self.turns.reported(turn, outcome)),
+            Arrival::Rung => {
+                self.now = None;
+                self.sleep = None;
+            }
+            Arrival::AwaitServing(waiter) => {
                 self.awaiting_serving.push(waiter);
                 self.tell_serving();
             }
-            Ask::Observe(observer) => self.observers.add(observer),
+            Arrival::Observe(observer) => self.observers.add(observer),
         }
     }
 
-    /// Fires due deadlines; with `park` sleeps until the next one. Returns 1 where something was due.
-    fn fire_due(&mut self, cx: &mut Context<'_>, park: bool) -> usize {
-        let Some(due) = self.core.poll_timeout() else {
-            self.sleep = None;
+    fn now(&mut self) -> Instant {
+        *self.now.get_or_insert_with(|| self.port.clock().now())
+    }
+
+    /// Fires due deadlines; 1 where there were any.
+    fn fire_due(&mut self) -> usize {
+        let Some(due) = self.core.poll_timeout() else { return 0 };
+        let now = self.now();
+        if due > now {
             return 0;
-        };
-        let now = self.clock.now();
-        if due <= now {
-            self.core.handle_timeout(now);
-            self.carry_out(now);
-            return 1;
         }
-        if park {
-            loop {
-                let (at, sleep) = match &mut self.sleep {
-                    Some((at, sleep)) if *at <= due => (*at, sleep),
-                    stale => {
-                        let (_, sleep) = stale.insert((due, self.clock.sleep_until(due)));
-                        (due, sleep)
-                    }
-                };
-                if sleep.poll_unpin(cx).is_pending() {
-                    break;
-                }
-                self.sleep = None;
-                if at >= due {
-                    // The clock says so although `now` did not yet: look again.
-                    return 1;
-                }
+        self.core.handle_timeout(now);
+        self.carry_out(now);
+        1
+    }
+
+    /// Sets the bell for the next deadline and sleeps; `false` where there is something to do instead.
+    fn park(&mut self, cx: &Context<'_>) -> bool {
+        if let Some(due) = self.core.poll_timeout()
+            && self.sleep.as_ref().is_none_or(|(at, _)| *at > due)
+        {
+            let mut sleep = self.port.clock().sleep_until(due);
+            if sleep.poll_unpin(&mut Context::from_waker(&self.bell)).is_ready() {
+                self.now = None;
+                return false;
             }
+            self.sleep = Some((due, sleep));
         }
-        0
+        self.port.inbox().park(cx.waker())
     }
 
     /// One input, and everything that follows from it.
     fn feed(&mut self, input: Input) {
-        let now = self.clock.now();
+        let now = self.now();
         self.core.handle(input, now);
         self.carry_out(now);
     }
@@ -224,11 +240,14 @@ impl<C: Core, T: Transport> Driver<C, T> {
                 Output::Watch(scope) => self.store.watch(scope),
                 Output::Unwatch(scope) => self.store.unwatch(&scope),
                 // The core is not borrowed while application code runs.
-                Output::StartTurn(turn) => self.ended.extend(self.turns.start(*turn, &self.port, now)),
+                Output::StartTurn(turn) => {
+                    self.now = None;
+                    self.ended.extend(self.turns.start(*turn, now));
+                }
                 Output::AbandonTurn(turn) => self.abandon(turn),
                 Output::DropInstance(instance) => self.turns.drop_instance(instance),
                 Output::Answer { call, answer } => {
-                    if let Some(caller) = self.callers.remove(&call) {
+                    if let Some(Some(caller)) = self.callers.remove(&call) {
                         // A caller that has just gone is no failure.
                         let _ = caller.send(answer);
                     }
@@ -277,5 +296,11 @@ impl<C: Core, T: Transport> Driver<C, T> {
             // A waiter that has gone needs no answer.
             let _ = waiter.send(verdict.clone());
         }
+    }
+}
+
+impl<C, T> Drop for Driver<C, T> {
+    fn drop(&mut self) {
+        self.port.inbox().close();
     }
 }

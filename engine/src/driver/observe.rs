@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 use futures::channel::mpsc;
 use futures::{Stream, StreamExt};
 
-use super::port::ObserverEnd;
 use crate::event::Event;
 
 /// A stream of a host's events, from the moment it was asked for until the host ends.
@@ -40,6 +39,12 @@ impl Stream for Observer {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         self.events.poll_next_unpin(cx)
     }
+}
+
+/// The loop's end of one observer.
+pub(crate) struct ObserverEnd {
+    events: mpsc::Sender<Event>,
+    missed: Arc<AtomicU64>,
 }
 
 /// Everybody who wants to see events.

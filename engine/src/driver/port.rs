@@ -1,39 +1,18 @@
-//! The loop as handles see it: one channel in, shared by every handle and every turn of a host.
+//! A loop as handles and contexts see it: its inbox, and what can be read without asking it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use futures::channel::{mpsc, oneshot};
-
 use super::call::loop_is_gone;
 use super::clock::Clock;
-use crate::event::Event;
-use crate::input::{CallId, Command, TurnId};
+use super::inbox::{Arrival, Inbox};
+use crate::input::CallId;
 use crate::model::limits::Settings;
 use crate::model::{Error, HostState};
-use crate::output::Answer;
 
-/// What handles tell the loop.
-pub(crate) enum Ask {
-    /// Submit a command; its one answer goes to `answer`.
-    Call { call: CallId, from: Option<TurnId>, command: Command, answer: oneshot::Sender<Answer> },
-    /// The caller of this call stopped waiting.
-    Drop(CallId),
-    /// Tell when the host serves, or why it never will.
-    AwaitServing(oneshot::Sender<Result<(), Error>>),
-    /// Send every event from now on.
-    Observe(ObserverEnd),
-}
-
-/// The loop's end of one observer.
-pub(crate) struct ObserverEnd {
-    pub(crate) events: mpsc::Sender<Event>,
-    pub(crate) missed: Arc<AtomicU64>,
-}
-
-/// Shared by all handles of a host, its contexts and its loop.
+/// Shared by all handles of a host, its turns and its loop.
 pub(crate) struct Port {
-    asks: mpsc::UnboundedSender<Ask>,
+    inbox: Inbox,
     next_call: AtomicU64,
     state: AtomicU8,
     settings: Settings,
@@ -41,19 +20,18 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// A port and the loop's end of its channel.
-    pub(crate) fn new(
-        settings: Settings,
-        clock: Arc<dyn Clock>,
-    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Ask>) {
-        let (asks, receiver) = mpsc::unbounded();
+    pub(crate) fn new(settings: Settings, clock: Arc<dyn Clock>) -> Arc<Self> {
         let state = AtomicU8::new(number(HostState::Preparing));
-        (Arc::new(Self { asks, next_call: AtomicU64::new(0), state, settings, clock }), receiver)
+        Arc::new(Self { inbox: Inbox::default(), next_call: AtomicU64::new(0), state, settings, clock })
     }
 
-    /// Hands an ask to the loop, ShuttingDown where that has ended.
-    pub(crate) fn ask(&self, ask: Ask) -> Result<(), Error> {
-        self.asks.unbounded_send(ask).map_err(|_| loop_is_gone())
+    pub(crate) fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
+    /// Tells the loop, ShuttingDown where that has ended.
+    pub(crate) fn tell(&self, arrival: Arrival) -> Result<(), Error> {
+        self.inbox.push(arrival).map_err(|_unread| loop_is_gone())
     }
 
     /// A number for a new call.
@@ -63,16 +41,15 @@ impl Port {
 
     /// The host's state when the loop last looked; Stopped where the loop is gone.
     pub(crate) fn state(&self) -> HostState {
-        if self.asks.is_closed() {
+        if self.inbox.is_closed() {
             return HostState::Stopped;
         }
-        STATES.get(usize::from(self.state.load(Ordering::Acquire))).copied().unwrap_or(HostState::Stopped)
+        state_of(self.state.load(Ordering::Acquire))
     }
 
     /// Notes the state and returns the one noted before.
     pub(crate) fn set_state(&self, state: HostState) -> HostState {
-        let before = self.state.swap(number(state), Ordering::AcqRel);
-        STATES.get(usize::from(before)).copied().unwrap_or(HostState::Stopped)
+        state_of(self.state.swap(number(state), Ordering::AcqRel))
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -99,6 +76,10 @@ fn number(state: HostState) -> u8 {
     STATES.iter().position(|candidate| *candidate == state).unwrap_or(5) as u8
 }
 
+fn state_of(number: u8) -> HostState {
+    STATES.get(usize::from(number)).copied().unwrap_or(HostState::Stopped)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,7 +87,7 @@ mod tests {
     #[test]
     fn every_host_state_survives_its_number() {
         for state in STATES {
-            assert_eq!(STATES[usize::from(number(state))], state);
+            assert_eq!(state_of(number(state)), state);
             // An exhaustive match: an eighth state would not compile here.
             match state {
                 HostState::Preparing

@@ -1,21 +1,21 @@
 //! Instances and the turns that run on them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use futures::StreamExt;
-use futures::channel::mpsc;
 use futures::future::{AbortHandle, abortable};
 
 use super::executor::Executor;
+use super::inbox::Arrival;
 use super::instance::{Application, EncodedMessage, Instance, Outcome, Started, TurnFuture, TurnScope};
 use super::pending::PendingTurns;
 use super::port::Port;
 use crate::input::{InstanceId, TurnEnd, TurnId};
 use crate::model::{ErrorKind, Instant, ObjectKey};
 use crate::output::{Turn, Work};
+use crate::wire::Metadata;
 
 /// Where a turn runs that is not ready when it is first polled.
 ///
@@ -36,10 +36,10 @@ pub enum TurnPlacement {
 /// What the loop holds for one instance.
 enum Slot {
     Idle(Box<dyn Instance>),
-    /// The turn has the object. `doomed` where the core wants it dropped when the turn ends.
-    Running {
-        doomed: bool,
-    },
+    /// The turn has the object.
+    Running,
+    /// The turn has the object, and the core wants it dropped when the turn ends.
+    Doomed,
 }
 
 /// A turn that ended and that the core has not heard of yet.
@@ -54,62 +54,79 @@ pub(crate) struct Turns {
     application: Arc<dyn Application>,
     executor: Arc<dyn Executor>,
     placement: TurnPlacement,
+    port: Arc<Port>,
     slots: BTreeMap<InstanceId, Slot>,
     /// Turns that did not end at once, and whose instance they have.
     running: BTreeMap<TurnId, InstanceId>,
     pending: PendingTurns,
     spawned: BTreeMap<TurnId, AbortHandle>,
-    reports: mpsc::UnboundedSender<Report>,
-    reported: mpsc::UnboundedReceiver<Report>,
-    scratch: Vec<(TurnId, Outcome)>,
 }
-
-type Report = (TurnId, Outcome);
 
 impl Turns {
     pub(crate) fn new(
         application: Arc<dyn Application>,
         executor: Arc<dyn Executor>,
         placement: TurnPlacement,
+        port: Arc<Port>,
     ) -> Self {
-        let (reports, reported) = mpsc::unbounded();
         Self {
             application,
             executor,
             placement,
+            port,
             slots: BTreeMap::new(),
             running: BTreeMap::new(),
-            pending: PendingTurns::new(),
+            pending: PendingTurns::default(),
             spawned: BTreeMap::new(),
-            reports,
-            reported,
-            scratch: Vec::new(),
         }
     }
 
     /// Starts a turn and runs it as far as it goes at once; its end where it got there.
-    pub(crate) fn start(&mut self, turn: Turn, port: &Arc<Port>, now: Instant) -> Option<Ended> {
-        let (id, instance) = (turn.turn, turn.instance);
-        let object = match self.slots.insert(instance, Slot::Running { doomed: false }) {
-            Some(Slot::Idle(object)) => Some(object),
-            Some(running @ Slot::Running { .. }) => {
-                tracing::error!(target: "spotmesh", turn = id.0, instance = instance.0, "instance has a turn already");
-                self.slots.insert(instance, running);
-                return Some(Ended { turn: id, instance, end: TurnEnd::Failed(ErrorKind::InternalFailure) });
-            }
-            None => None,
+    pub(crate) fn start(&mut self, turn: Turn, now: Instant) -> Option<Ended> {
+        let Turn { turn: id, instance, node, key, stable_type, object_generation, owner_generation, work } =
+            turn;
+        let port = &self.port;
+        let scope = |metadata, remaining| match key {
+            ObjectKey::Actor(actor) => Ok(TurnScope {
+                turn: id,
+                node,
+                id: actor,
+                object_generation,
+                owner_generation,
+                metadata,
+                until: now + remaining,
+                port: port.clone(),
+            }),
+            ObjectKey::Spot(_) => Err("the object is a Spot"),
         };
-        let started = match begin(&*self.application, object, turn, port, now) {
-            Ok(started) => started,
-            Err(why) => {
-                tracing::error!(target: "spotmesh", turn = id.0, instance = instance.0, why, "turn cannot start");
-                self.slots.remove(&instance);
-                return Some(Ended { turn: id, instance, end: TurnEnd::Failed(ErrorKind::InternalFailure) });
-            }
+        let started = match (work, self.slots.get_mut(&instance)) {
+            (
+                Work::Message { wants_reply, packet, version, codec, payload, metadata, remaining },
+                Some(slot),
+            ) => scope(metadata, remaining).and_then(|scope| match std::mem::replace(slot, Slot::Running) {
+                Slot::Idle(object) => {
+                    let message = EncodedMessage { wants_reply, packet, version, codec, payload };
+                    Ok(object.handle(message, scope))
+                }
+                occupied => {
+                    *slot = occupied;
+                    Err("the instance has a turn already")
+                }
+            }),
+            (Work::Create { request, remaining }, None) => scope(Metadata::none(), remaining).map(|scope| {
+                self.slots.insert(instance, Slot::Running);
+                self.application.create(&stable_type, request, scope)
+            }),
+            (Work::Message { .. }, None) => Err("the instance does not exist"),
+            (Work::Create { .. }, Some(_)) => Err("the instance exists already"),
         };
         let mut future = match started {
-            Started::Ended(outcome) => return Some(self.settle(id, instance, outcome)),
-            Started::Running(future) => future,
+            Ok(Started::Running(future)) => future,
+            Ok(Started::Ended(outcome)) => return Some(self.settle(id, instance, outcome)),
+            Err(why) => {
+                tracing::error!(target: "spotmesh", turn = id.0, instance = instance.0, why, "turn cannot start");
+                return Some(Ended { turn: id, instance, end: TurnEnd::Failed(ErrorKind::InternalFailure) });
+            }
         };
         if self.placement != TurnPlacement::Spawned {
             // Whoever polls it next gives it a waker that works.
@@ -119,39 +136,27 @@ impl Turns {
         }
         self.running.insert(id, instance);
         match self.placement {
-            TurnPlacement::Inline => self.pending.insert(id, future),
+            TurnPlacement::Inline => self.pending.insert(id, future, &self.port),
             TurnPlacement::SpawnedOnWait | TurnPlacement::Spawned => self.spawn(id, future),
         }
         None
     }
 
-    /// Collects turns that ended since. With `park` the loop is woken by the next one.
-    pub(crate) fn collect(&mut self, mut park: Option<&mut Context<'_>>, ended: &mut VecDeque<Ended>) {
-        let mut outcomes = std::mem::take(&mut self.scratch);
-        self.pending.poll_woken(park.as_deref(), &mut outcomes);
-        loop {
-            let report = match &mut park {
-                Some(cx) => match self.reported.poll_next_unpin(cx) {
-                    Poll::Ready(report) => report,
-                    Poll::Pending => None,
-                },
-                None => self.reported.try_recv().ok(),
-            };
-            match report {
-                Some((turn, outcome)) if self.spawned.remove(&turn).is_some() => {
-                    outcomes.push((turn, outcome))
-                }
-                // It was abandoned while its end was on the way.
-                Some((_, outcome)) => drop_object(outcome.instance),
-                None => break,
-            }
+    /// Polls a turn of the loop that was woken; its end where it got there.
+    pub(crate) fn woken(&mut self, turn: TurnId) -> Option<Ended> {
+        let outcome = self.pending.poll(turn)?;
+        let instance = self.running.remove(&turn)?;
+        Some(self.settle(turn, instance, outcome))
+    }
+
+    /// Takes the outcome of a spawned turn; nothing where it was abandoned while its end was on the way.
+    pub(crate) fn reported(&mut self, turn: TurnId, outcome: Outcome) -> Option<Ended> {
+        if self.spawned.remove(&turn).is_none() {
+            drop_object(outcome.instance);
+            return None;
         }
-        for (turn, outcome) in outcomes.drain(..) {
-            if let Some(instance) = self.running.remove(&turn) {
-                ended.push_back(self.settle(turn, instance, outcome));
-            }
-        }
-        self.scratch = outcomes;
+        let instance = self.running.remove(&turn)?;
+        Some(self.settle(turn, instance, outcome))
     }
 
     /// Drops the future of a turn, and with it the object it had taken. No end follows.
@@ -167,20 +172,17 @@ impl Turns {
     /// Drops an instance, after its running turn if it has one.
     pub(crate) fn drop_instance(&mut self, instance: InstanceId) {
         match self.slots.get_mut(&instance) {
-            Some(Slot::Running { doomed }) => *doomed = true,
             Some(Slot::Idle(_)) => drop_object(self.slots.remove(&instance)),
+            Some(slot) => *slot = Slot::Doomed,
             None => {}
         }
     }
 
     /// Puts the object back after its turn, or drops it where nobody needs it any more.
     fn settle(&mut self, turn: TurnId, instance: InstanceId, outcome: Outcome) -> Ended {
-        let doomed = matches!(self.slots.get(&instance), None | Some(Slot::Running { doomed: true }));
-        match outcome.instance {
-            Some(object) if !doomed => {
-                self.slots.insert(instance, Slot::Idle(object));
-            }
-            object => {
+        match (self.slots.get_mut(&instance), outcome.instance) {
+            (Some(slot @ Slot::Running), Some(object)) => *slot = Slot::Idle(object),
+            (_, object) => {
                 self.slots.remove(&instance);
                 drop_object(object);
             }
@@ -190,11 +192,10 @@ impl Turns {
 
     fn spawn(&mut self, turn: TurnId, future: TurnFuture) {
         let (future, handle) = abortable(future);
-        let mut reporter = Reporter { turn, reports: self.reports.clone(), done: false };
+        let mut reporter = Reporter { turn, port: self.port.clone(), done: false };
         self.spawned.insert(turn, handle);
         self.executor.spawn(Box::pin(async move {
-            let outcome = future.await;
-            match outcome {
+            match future.await {
                 Ok(outcome) => reporter.report(outcome),
                 Err(_abandoned) => reporter.withhold(),
             }
@@ -216,7 +217,7 @@ impl Drop for Turns {
 /// Tells the loop how a spawned turn ended, also where the executor gave its task up.
 struct Reporter {
     turn: TurnId,
-    reports: mpsc::UnboundedSender<Report>,
+    port: Arc<Port>,
     done: bool,
 }
 
@@ -228,8 +229,9 @@ impl Reporter {
 
     fn report(&mut self, outcome: Outcome) {
         self.done = true;
-        // Without a loop nobody waits for the end.
-        let _ = self.reports.unbounded_send((self.turn, outcome));
+        if let Err(unread) = self.port.inbox().push(Arrival::Ended(self.turn, outcome)) {
+            drop_object(unread);
+        }
     }
 }
 
@@ -238,42 +240,6 @@ impl Drop for Reporter {
         if !self.done {
             self.report(Outcome { instance: None, end: TurnEnd::Failed(ErrorKind::InternalFailure) });
         }
-    }
-}
-
-fn begin(
-    application: &dyn Application,
-    object: Option<Box<dyn Instance>>,
-    turn: Turn,
-    port: &Arc<Port>,
-    now: Instant,
-) -> Result<Started, &'static str> {
-    let ObjectKey::Actor(id) = turn.key else { return Err("expected an Actor, found a Spot") };
-    let scope = |metadata, remaining| TurnScope {
-        turn: turn.turn,
-        node: turn.node,
-        id,
-        object_generation: turn.object_generation,
-        owner_generation: turn.owner_generation,
-        metadata,
-        until: now + remaining,
-        port: port.clone(),
-    };
-    match (turn.work, object) {
-        (Work::Create { request, remaining }, None) => Ok(application.create(
-            &turn.stable_type,
-            request,
-            scope(crate::wire::Metadata::none(), remaining),
-        )),
-        (Work::Create { .. }, Some(_)) => Err("creation of an instance that exists"),
-        (
-            Work::Message { wants_reply, packet, version, codec, payload, metadata, remaining },
-            Some(object),
-        ) => {
-            let message = EncodedMessage { wants_reply, packet, version, codec, payload };
-            Ok(object.handle(message, scope(metadata, remaining)))
-        }
-        (Work::Message { .. }, None) => Err("message for an instance that does not exist"),
     }
 }
 
