@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Decision, EndReason, Link, PeerEffect, PeerTimer, Peers};
+use super::{Decision, EndReason, Link, PeerEffect, Peers};
 use crate::event::Event;
 use crate::link::{DialId, LinkId, ProvenPeer};
 use crate::mark::Mark;
@@ -228,7 +228,6 @@ impl Peers {
         let peer = self.peers.entry(rid.clone()).or_default();
         peer.route = Some(id);
         peer.alive.insert(lifecycle);
-        peer.last_error = None;
         d.touch(&rid, "admitted");
         d.out.push(PeerEffect::PeerReady { rid, lifecycle, link: id, route });
         // What changed since our Hello left would otherwise stay unknown to the peer (NODE-112).
@@ -354,33 +353,6 @@ impl Peers {
 
     pub(super) fn unready_links(&self) -> impl Iterator<Item = LinkId> {
         self.links.iter().filter(|(_, link)| link.admission.ready().is_none()).map(|(id, _)| *id)
-    }
-
-    pub(super) fn timer_fired(&mut self, timer: PeerTimer, d: &mut Decision<'_>) {
-        // A deadline that was moved or cancelled while it fired means nothing.
-        if self.timers.get(&timer).is_none_or(|at| *at > d.now) {
-            return;
-        }
-        self.timers.remove(&timer);
-        match timer {
-            PeerTimer::Redial(key) => {
-                d.intents.insert(key.clone());
-                self.dial(&key, d);
-            }
-            PeerTimer::Handshake(id) => self.step_link(id, AdmissionEvent::TimedOut, d),
-            PeerTimer::Probe(id) => {
-                d.links.insert(id);
-                if let Some(Admission::Ready(link)) = self.links.get_mut(&id).map(|link| &mut link.admission)
-                {
-                    let probe = link.liveness.probe(d.now, d.entropy);
-                    d.out.push(PeerEffect::Send { link: id, message: Message::Probe(probe) });
-                }
-            }
-            PeerTimer::Dead(id) => {
-                d.mark(Mark::PeerDead);
-                self.end_link(id, EndReason::Silent, d);
-            }
-        }
     }
 }
 

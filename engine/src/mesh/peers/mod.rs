@@ -5,6 +5,7 @@ mod event;
 mod links;
 mod plan;
 mod settle;
+mod timers;
 mod update;
 
 use std::collections::{BTreeMap, BTreeSet};

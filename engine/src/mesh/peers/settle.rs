@@ -1,11 +1,11 @@
-//! The end of a decision: what follows from it for each peer it touched, and the timers.
+//! The end of a decision: what follows from it for each peer it touched.
 
-use super::{Decision, Peer, PeerEffect, PeerTimer, Peers};
+use super::{Decision, Peer, PeerEffect, Peers};
 use crate::event::{Event, PeerState};
 use crate::link::LinkId;
-use crate::mesh::admission::{Admission, AdmissionEvent, Verdict};
+use crate::mesh::admission::{AdmissionEvent, Verdict};
 use crate::mesh::intent::{IntentEvent, IntentKey, IntentState};
-use crate::model::{HostState, Instant, LifecycleGeneration, Rid};
+use crate::model::{HostState, LifecycleGeneration, Rid};
 
 impl Peers {
     /// Looks at every touched peer until nothing more follows.
@@ -149,56 +149,6 @@ impl Peers {
     fn forget(&mut self, rid: &Rid) {
         if self.peers.get(rid).is_some_and(|peer| !self.has_reason(rid, peer)) {
             self.peers.remove(rid);
-        }
-    }
-
-    /// Sets and cancels the deadlines of everything this decision changed.
-    pub(super) fn sync_timers(&mut self, d: &mut Decision<'_>) {
-        for id in std::mem::take(&mut d.links) {
-            let due = self.link_timers(id);
-            for timer in [PeerTimer::Handshake(id), PeerTimer::Probe(id), PeerTimer::Dead(id)] {
-                let at = due.iter().find(|(wanted, _)| *wanted == timer).map(|(_, at)| *at);
-                self.sync_timer(timer, at, d);
-            }
-        }
-        for key in std::mem::take(&mut d.intents) {
-            let at = self.redial_timer(&key);
-            self.sync_timer(PeerTimer::Redial(key), at, d);
-        }
-    }
-
-    fn sync_timer(&mut self, timer: PeerTimer, at: Option<Instant>, d: &mut Decision<'_>) {
-        match at {
-            Some(at) => {
-                if self.timers.insert(timer.clone(), at) != Some(at) {
-                    d.out.push(PeerEffect::SetTimer { timer, at });
-                }
-            }
-            None => {
-                if self.timers.remove(&timer).is_some() {
-                    d.out.push(PeerEffect::CancelTimer(timer));
-                }
-            }
-        }
-    }
-
-    /// The deadlines a link's state calls for.
-    pub(super) fn link_timers(&self, id: LinkId) -> Vec<(PeerTimer, Instant)> {
-        match self.links.get(&id).map(|link| (&link.admission, link.handshake_by)) {
-            None => Vec::new(),
-            Some((Admission::Ready(ready), _)) => vec![
-                (PeerTimer::Probe(id), ready.liveness.probe_at),
-                (PeerTimer::Dead(id), ready.liveness.dead_at),
-            ],
-            Some((_, at)) => vec![(PeerTimer::Handshake(id), at)],
-        }
-    }
-
-    /// The deadline an intent's state calls for.
-    pub(super) fn redial_timer(&self, key: &IntentKey) -> Option<Instant> {
-        match self.intents.get(key)?.state {
-            IntentState::Idle { redial } => redial,
-            _ => None,
         }
     }
 }

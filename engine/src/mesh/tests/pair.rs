@@ -18,7 +18,7 @@ struct Wire {
     over: [bool; 2],
     /// Broken: what is on its way is lost.
     cut: bool,
-    /// After a cut, the side that is never told (half-open).
+    /// After a cut, the side that is not told (half-open).
     deaf: Option<usize>,
 }
 
@@ -32,8 +32,8 @@ struct World {
     dials: BTreeSet<(usize, DialId)>,
     wires: Vec<Wire>,
     cuts: u32,
-    /// Cuts are told to the dialler only.
-    half_open: bool,
+    /// The side that is not told of a cut.
+    deaf: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +46,7 @@ enum Step {
 }
 
 impl World {
-    fn new(names: [&str; 2], routing: RoutingMode, cuts: u32, half_open: bool) -> Self {
+    fn new(names: [&str; 2], routing: RoutingMode, cuts: u32, deaf: Option<usize>) -> Self {
         Self {
             peers: names.map(|name| Peers::new(local(name, routing))),
             entropy: [1, 2].map(|seed| Entropy::new([seed; 32])),
@@ -56,7 +56,7 @@ impl World {
             dials: BTreeSet::new(),
             wires: Vec::new(),
             cuts,
-            half_open,
+            deaf,
         }
     }
 
@@ -169,11 +169,11 @@ impl World {
             }
             Step::Cut(at) => {
                 self.cuts -= 1;
-                let half_open = self.half_open;
+                let deaf = self.deaf;
                 let wire = &mut self.wires[at];
                 wire.cut = true;
                 wire.to = Default::default();
-                wire.deaf = half_open.then_some(1);
+                wire.deaf = deaf;
             }
         }
     }
@@ -189,6 +189,29 @@ impl World {
         self.now = at;
         self.on(node, PeerEvent::TimerFired(timer));
         true
+    }
+
+    /// Lets time pass: what is on its way arrives first, every deadline fires when it is due.
+    fn pass(&mut self, by: Duration) {
+        let end = self.now + by;
+        loop {
+            if let Some(step) = self.steps().into_iter().find(|step| !matches!(step, Step::Cut(_))) {
+                self.take(step);
+                continue;
+            }
+            let due = (0..2)
+                .flat_map(|node| self.timers[node].iter().map(move |(timer, at)| (*at, node, timer.clone())))
+                .min();
+            match due {
+                Some((at, node, timer)) if at <= end => {
+                    self.timers[node].remove(&timer);
+                    self.now = at;
+                    self.on(node, PeerEvent::TimerFired(timer));
+                }
+                _ => break,
+            }
+        }
+        self.now = end;
     }
 
     /// Lets the handshakes end that wait for a peer which is gone without a word.
@@ -226,8 +249,13 @@ impl World {
     }
 }
 
-/// Walks every order of steps from `world`. Returns how many states there were.
+/// Walks every order of steps from `world`, up to one connection. Returns how many states there were.
 fn explore(world: World) -> usize {
+    explore_to(world, World::converged)
+}
+
+/// Walks every order of steps from `world`, up to an `end`.
+fn explore_to(world: World, end: fn(&World)) -> usize {
     let mut seen = BTreeSet::new();
     let mut ends = 0;
     let mut todo = vec![world];
@@ -250,7 +278,7 @@ fn explore(world: World) -> usize {
                 todo.push(next);
             } else {
                 next.give_up_handshakes();
-                next.converged();
+                end(&next);
                 ends += 1;
             }
         }
@@ -260,8 +288,8 @@ fn explore(world: World) -> usize {
     seen.len()
 }
 
-fn manual_pair(names: [&str; 2], expected: bool, cuts: u32, half_open: bool) -> World {
-    let mut world = World::new(names, RoutingMode::Manual, cuts, half_open);
+fn manual_pair(names: [&str; 2], expected: bool, cuts: u32, deaf: Option<usize>) -> World {
+    let mut world = World::new(names, RoutingMode::Manual, cuts, deaf);
     for node in 0..2 {
         let peer = names[1 - node];
         world.on(node, PeerEvent::ManualIntents(vec![manual("tcp://peer", expected.then_some(peer))]));
@@ -270,10 +298,19 @@ fn manual_pair(names: [&str; 2], expected: bool, cuts: u32, half_open: bool) -> 
     world
 }
 
+fn automatic_pair(cuts: u32, deaf: Option<usize>) -> World {
+    let mut world = World::new(["a", "b"], RoutingMode::Automatic, cuts, deaf);
+    for (node, peer) in [(0, descriptor("b", 100)), (1, descriptor("a", 100))] {
+        world.on(node, listed(&[peer]));
+        world.on(node, PeerEvent::AdmissionOpened);
+    }
+    world
+}
+
 #[test]
 fn node_t36_crossed_dials_converge_on_one_connection_in_every_order() {
     for expected in [true, false] {
-        let states = explore(manual_pair(["a", "b"], expected, 0, false));
+        let states = explore(manual_pair(["a", "b"], expected, 0, None));
         assert!(states > 200, "only {states} states");
     }
 }
@@ -281,24 +318,19 @@ fn node_t36_crossed_dials_converge_on_one_connection_in_every_order() {
 #[test]
 fn node_t36_crossed_dials_converge_when_a_connection_breaks_at_any_time() {
     for expected in [true, false] {
-        let states = explore(manual_pair(["a", "b"], expected, 1, false));
+        let states = explore(manual_pair(["a", "b"], expected, 1, None));
         assert!(states > 1_000, "only {states} states");
     }
 }
 
 #[test]
 fn node_t36_repeated_dials_converge_when_only_the_dialler_sees_the_break() {
-    let mut world = World::new(["a", "b"], RoutingMode::Automatic, 2, true);
-    for (node, peer) in [(0, descriptor("b", 100)), (1, descriptor("a", 100))] {
-        world.on(node, listed(&[peer]));
-        world.on(node, PeerEvent::AdmissionOpened);
-    }
-    explore(world);
+    explore(automatic_pair(2, Some(1)));
 }
 
 #[test]
 fn node_t36_a_node_that_opens_late_is_reached_by_a_redial() {
-    let mut world = World::new(["a", "b"], RoutingMode::Automatic, 0, false);
+    let mut world = World::new(["a", "b"], RoutingMode::Automatic, 0, None);
     for (node, peer) in [(0, descriptor("b", 100)), (1, descriptor("a", 100))] {
         world.on(node, listed(&[peer]));
     }
@@ -312,4 +344,54 @@ fn node_t36_a_node_that_opens_late_is_reached_by_a_redial() {
     assert_eq!(world.peers[0].ready_peers().count(), 0);
     world.on(1, PeerEvent::AdmissionOpened);
     explore(world);
+}
+
+#[test]
+fn node_t36_crossed_dials_converge_when_only_the_dialler_sees_the_break() {
+    let states = explore(manual_pair(["a", "b"], true, 1, Some(1)));
+    assert!(states > 1_000, "only {states} states");
+}
+
+#[test]
+fn node_t42_whichever_end_is_not_told_of_a_break_both_are_connected_again_after_the_deadline() {
+    for routing in [RoutingMode::Automatic, RoutingMode::Manual] {
+        for deaf in [0, 1] {
+            for healthy in [0, 3_000, 17_500] {
+                let mut world = match routing {
+                    RoutingMode::Manual => manual_pair(["a", "b"], false, 1, Some(deaf)),
+                    RoutingMode::Automatic => automatic_pair(1, Some(deaf)),
+                };
+                world.pass(ms(healthy));
+                world.converged();
+                let wire = world.wires.iter().position(|wire| wire.over == [false; 2]).unwrap();
+                world.take(Step::Cut(wire));
+                // The deadline of 15 s, then a redial after at most 5 s.
+                world.pass(ms(20_000));
+                world.converged();
+                world.pass(ms(600_000));
+                world.converged();
+            }
+        }
+    }
+}
+
+#[test]
+fn node_t35_two_clients_end_not_required_in_every_order() {
+    let mut world = World::new(["a", "b"], RoutingMode::Manual, 0, None);
+    for node in 0..2 {
+        let mut client = local(["a", "b"][node], RoutingMode::Manual);
+        client.role = ObjectRole::Client;
+        world.peers[node] = Peers::new(client);
+        let intents = vec![manual("tcp://peer", Some(["b", "a"][node]))];
+        world.on(node, PeerEvent::ManualIntents(intents));
+        world.on(node, PeerEvent::AdmissionOpened);
+    }
+    explore_to(world, |world| {
+        for node in 0..2 {
+            let states: Vec<PeerState> = world.peers[node].views().map(|view| view.state).collect();
+            assert_eq!(states, [PeerState::NotRequired]);
+            assert!(world.timers[node].is_empty());
+        }
+        assert!(world.wires.iter().all(|wire| wire.over == [true; 2]));
+    });
 }

@@ -70,7 +70,7 @@ fn node_t12_capacity_applies_before_weight() {
 }
 
 #[test]
-fn node_t12_weight_zero_takes_no_new_placement() {
+fn weight_zero_takes_no_new_placement() {
     let nodes = listing(vec![server("zero", 0, |_| ()), server("some", 1, |_| ())]);
     for draw in [0, u64::MAX / 2, u64::MAX] {
         assert_eq!(chosen(&nodes, ACTOR, draw), "some");

@@ -237,8 +237,6 @@ impl Run {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-
     #[test]
     fn random_events_keep_the_invariants(
         manual in any::<bool>(),

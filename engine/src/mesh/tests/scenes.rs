@@ -34,6 +34,10 @@ fn node_t36_a_redial_replaces_a_half_open_connection() {
     z.hear(third, hello("b", 1, 5));
     z.hear(fourth, hello("b", 1, 6));
     assert_eq!(z.refusal(third), Some(Refusal::Duplicate));
+    // One between the admitted attempt and the one that is about to replace it loses already.
+    let between = z.up(None);
+    z.hear(between, hello("b", 1, 5));
+    assert_eq!(z.refusal(between), Some(Refusal::Duplicate));
     z.receive(fourth, Message::Welcome);
     assert_eq!(z.ready("b"), Some(fourth));
 }
