@@ -261,6 +261,13 @@ impl State {
         (&row.owner, row.owner_generation)
     }
 
+    /// Takes over how far another state's sequences and change stamp are, so that an emptied namespace can be
+    /// compared with one that never held anything.
+    pub fn take_over_sequences(&mut self, from: &Self) {
+        self.sequences = from.sequences;
+        self.change_stamp = from.change_stamp;
+    }
+
     /// Lets only `remaining` more values be issued of every sequence, for tests of STORE-10.
     pub fn leave_generations(&mut self, remaining: u64) {
         self.sequences.leave(remaining);
