@@ -9,6 +9,7 @@ use spotmesh::mark::Marks;
 use crate::action::Run;
 use crate::oracle::Violation;
 use crate::oracle::calls::{Calls, End};
+use crate::trace::Trace;
 use crate::world::World;
 
 /// How a run ended.
@@ -104,18 +105,18 @@ pub fn execute(run: &Arc<Run>) -> Outcome {
 
 /// As [`execute`], and keeps a readable trace where asked to.
 #[must_use]
-pub fn execute_traced(run: &Arc<Run>, trace: bool) -> (Outcome, Vec<String>) {
+pub fn execute_traced(run: &Arc<Run>, trace: bool) -> (Outcome, Trace) {
     let mut world = match World::new(Arc::clone(run)) {
         Ok(world) => world,
-        Err(text) => return (Outcome::refused("run", text), Vec::new()),
+        Err(text) => return (Outcome::refused("run", text), Trace::default()),
     };
     if trace {
         world.keep_trace();
     }
     let ended = catch_unwind(AssertUnwindSafe(|| world.run_to_end()));
-    let lines = world.trace().map(|trace| trace.lines().to_vec()).unwrap_or_default();
+    let kept = world.trace().cloned().unwrap_or_default();
     match ended {
-        Ok(()) => (Outcome::of(&world), lines),
+        Ok(()) => (Outcome::of(&world), kept),
         Err(panic) => {
             let text = panic
                 .downcast_ref::<String>()
@@ -125,7 +126,7 @@ pub fn execute_traced(run: &Arc<Run>, trace: bool) -> (Outcome, Vec<String>) {
             let mut outcome = Outcome::refused("panic", text);
             outcome.inputs = world.inputs();
             outcome.violations[0].at = world.now();
-            (outcome, lines)
+            (outcome, kept)
         }
     }
 }

@@ -10,6 +10,7 @@ use super::{print_json, read_file, write_file};
 use crate::action::Run;
 use crate::oracle::Violation;
 use crate::outcome::execute_traced;
+use crate::page;
 use crate::plan;
 
 #[derive(Debug, Args)]
@@ -23,6 +24,9 @@ pub(super) struct Replay {
     /// Write a readable trace there.
     #[arg(long)]
     trace: Option<PathBuf>,
+    /// Write a page with the trace there, to be opened in a browser.
+    #[arg(long)]
+    html: Option<PathBuf>,
     /// Write the run's action list there.
     #[arg(long)]
     out: Option<PathBuf>,
@@ -61,10 +65,15 @@ impl Replay {
             write_file(path, &run.to_ron())?;
         }
         let seed = run.seed;
-        let (outcome, lines) = execute_traced(&Arc::new(run), self.trace.is_some());
+        let wanted = self.trace.is_some() || self.html.is_some();
+        let (outcome, trace) = execute_traced(&Arc::new(run), wanted);
         if let Some(path) = &self.trace {
-            write_file(path, &(lines.join("\n") + "\n"))?;
-            println!("trace of {} lines: {}", lines.len(), path.display());
+            write_file(path, &(trace.lines().join("\n") + "\n"))?;
+            println!("trace of {} lines: {}", trace.entries().len(), path.display());
+        }
+        if let Some(path) = &self.html {
+            write_file(path, &page::render(&format!("seed {seed}"), &trace, &outcome.violations)?)?;
+            println!("page: {}", path.display());
         }
         println!(
             "seed {seed}: {} inputs in {:.3} virtual seconds, trace hash {:016x}",

@@ -207,7 +207,7 @@ impl Scenario {
             failed.push(format!("oracle `{}`: {}", violation.oracle, violation.text));
         }
         if let (Some(lines), Some(kept)) = (trace, world.trace()) {
-            lines.extend(kept.lines().iter().cloned());
+            lines.extend(kept.lines());
         }
         Ok(Verdicts { scenario: self.name.clone(), passed: failed.is_empty(), failed_expectations: failed })
     }
