@@ -97,7 +97,9 @@ impl LocationStore for MemoryStore {
 
     fn watch(&self, scope: WatchScope) -> BoxStream<'static, StoreEvent> {
         let (watcher, watch) = watch(scope);
-        self.lock().watchers.push(watcher);
+        let mut inner = self.lock();
+        inner.watchers.retain(Watcher::is_read);
+        inner.watchers.push(watcher);
         watch.boxed()
     }
 }

@@ -38,6 +38,11 @@ pub(crate) fn watch(scope: WatchScope) -> (Watcher, Watch) {
 }
 
 impl Watcher {
+    /// Whether anybody still reads.
+    pub(crate) fn is_read(&self) -> bool {
+        self.unread.strong_count() > 0
+    }
+
     /// Hands an event over if the scope covers it; tells whether anybody still reads.
     pub(crate) fn tell(&self, event: &StoreEvent) -> bool {
         let Some(unread) = self.unread.upgrade() else { return false };

@@ -11,13 +11,16 @@
 // Tests are allowed to panic; these live in the library only so that several crates can run them.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
+pub mod aggregate;
 pub mod close;
 pub mod creation;
 mod fixture;
 pub mod garbage;
 pub mod identity;
+mod moves;
 pub mod node;
 mod provider;
+pub mod relocation;
 pub mod reserve;
 pub mod settle;
 mod settle_script;
@@ -79,6 +82,41 @@ macro_rules! contract_tests {
         #[test]
         fn store_t9_weight_and_drain_after_reserve_do_not_stop_the_commit() {
             $block_on(async { suite::reserve::weight_and_drain_after_reserve_do_not_stop_the_commit(&$provider.await).await });
+        }
+
+        #[test]
+        fn store_t10_generations_follow_incarnation_and_owner() {
+            $block_on(async { suite::relocation::generations_follow_incarnation_and_owner(&$provider.await).await });
+        }
+
+        #[test]
+        fn store_t11_one_commit_changes_authority_memberships_capacity_and_generations() {
+            $block_on(async { suite::relocation::one_commit_changes_authority_memberships_capacity_and_generations(&$provider.await).await });
+        }
+
+        #[test]
+        fn store_t12_all_members_switch_in_one_step() {
+            $block_on(async { suite::aggregate::all_members_switch_in_one_step(&$provider.await).await });
+        }
+
+        #[test]
+        fn store_t13_a_commit_needs_exactly_what_was_prepared() {
+            $block_on(async { suite::aggregate::a_commit_needs_exactly_what_was_prepared(&$provider.await).await });
+        }
+
+        #[test]
+        fn store_t14_no_participant_goes_back_after_the_commit() {
+            $block_on(async { suite::aggregate::no_participant_goes_back_after_the_commit(&$provider.await).await });
+        }
+
+        #[test]
+        fn store_t15_an_abort_releases_the_target_and_defeats_a_late_commit() {
+            $block_on(async { suite::relocation::an_abort_releases_the_target_and_defeats_a_late_commit(&$provider.await).await });
+        }
+
+        #[test]
+        fn store_t16_a_moving_per_actor_spot_counts_its_members_on_both_sides() {
+            $block_on(async { suite::relocation::a_moving_per_actor_spot_counts_its_members_on_both_sides(&$provider.await).await });
         }
 
         #[test]
