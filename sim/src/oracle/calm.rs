@@ -41,10 +41,10 @@ pub fn judge(run: &Run, oracles: &Oracles) -> Vec<String> {
                     found.push(format!("{} {:?} failed: {error}", call.by, call.asked));
                 }
             }
-            (Asked::Message { key, request: false, .. }, Answer::Sent) => {
-                if oracles.messages.ran(call.uid).is_none() {
-                    found.push(format!("{} a send to {key} was admitted and never handled", call.by));
-                }
+            (Asked::Message { key, request: false, .. }, Answer::Sent)
+                if oracles.messages.ran(call.uid).is_none() =>
+            {
+                found.push(format!("{} a send to {key} was admitted and never handled", call.by));
             }
             (Asked::Find { .. }, Answer::Failed(error)) if error.kind() != ErrorKind::DeadlineExceeded => {
                 found.push(format!("{} {:?} failed: {error}", call.by, call.asked));
