@@ -3,6 +3,7 @@
 mod api;
 mod calls;
 mod scripted;
-mod stores;
+
 mod subject;
+mod surroundings;
 mod turns;

@@ -41,8 +41,19 @@ enum Arrival {
     },
 }
 
-/// The way to the other end of a link. Both ends of a link have one number, given by the network.
-type Back = mpsc::UnboundedSender<Arrival>;
+/// The way to the other end of a link.
+#[derive(Clone)]
+struct Back {
+    inbox: mpsc::UnboundedSender<Arrival>,
+    /// The link's number there; the ends have different ones, for a host may dial itself.
+    link: LinkId,
+}
+
+impl Back {
+    fn tell(&self, arrival: Arrival) -> bool {
+        self.inbox.unbounded_send(arrival).is_ok()
+    }
+}
 
 impl LocalNetwork {
     /// A network without hosts.
@@ -90,7 +101,7 @@ impl LocalTransport {
     fn end(&mut self, link: LinkId, reason: LinkDownReason) {
         if let Some(back) = self.links.remove(&link) {
             // A host that has gone needs no news of its links.
-            let _ = back.unbounded_send(Arrival::Ended { link, reason });
+            let _ = back.tell(Arrival::Ended { link: back.link, reason });
         }
     }
 
@@ -150,17 +161,18 @@ impl Transport for LocalTransport {
     fn dial(&mut self, node: NodeIndex, dial: DialId, target: DialTarget) {
         let found = {
             let mut shared = self.network.lock();
-            shared.links += 1;
-            let link = LinkId(shared.links);
-            shared.listeners.get(&target.endpoint).cloned().map(|(peer, inbox)| (link, peer, inbox))
+            shared.links += 2;
+            let (here, there) = (LinkId(shared.links - 1), LinkId(shared.links));
+            let listener = shared.listeners.get(&target.endpoint).cloned();
+            listener.map(|(peer, inbox)| (here, peer, Back { inbox, link: there }))
         };
-        let opened = found.filter(|(link, peer, inbox)| {
-            let opened = Arrival::Opened { node: *peer, link: *link, back: self.inbox.clone() };
-            inbox.unbounded_send(opened).is_ok()
+        let opened = found.filter(|(here, peer, back)| {
+            let here = Back { inbox: self.inbox.clone(), link: *here };
+            back.tell(Arrival::Opened { node: *peer, link: back.link, back: here })
         });
         match opened {
-            Some((link, _, inbox)) => {
-                self.links.insert(link, inbox);
+            Some((link, _, back)) => {
+                self.links.insert(link, back);
                 self.tell_self(TransportEvent::LinkUp { node, link, dial: Some(dial), proven: nothing() });
             }
             None => {
@@ -177,7 +189,7 @@ impl Transport for LocalTransport {
     fn send(&mut self, link: LinkId, lane: Lane, record: Record) {
         if let Some(back) = self.links.get(&link) {
             // The link of a host that has gone goes down by itself.
-            let _ = back.unbounded_send(Arrival::Event(TransportEvent::Received { link, lane, record }));
+            let _ = back.tell(Arrival::Event(TransportEvent::Received { link: back.link, lane, record }));
         }
     }
 
