@@ -12,3 +12,6 @@ pub mod wire;
 
 #[cfg(feature = "driver")]
 pub mod driver;
+
+#[cfg(feature = "driver")]
+pub mod app;
