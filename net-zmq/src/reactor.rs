@@ -238,6 +238,11 @@ impl Sources {
             ready.push(token);
         }
         drop(ready);
+        self.wake();
+    }
+
+    /// Wakes the owner, as a readable descriptor does.
+    pub(crate) fn wake(&self) {
         if let Some(waker) = self.waker.borrow().as_ref() {
             waker.wake_by_ref();
         }

@@ -17,10 +17,10 @@ use crate::zap::key_of_user_id;
 /// Messages and bytes taken from one socket before the next gets its turn.
 const TURN_MESSAGES: usize = 256;
 const TURN_BYTES: usize = 1 << 20;
+/// Turns given to a socket before a link of it that is lost ends.
+const REST_TURNS: usize = 64;
 /// What a lost connection delivered before is still read for this long: its loss is reported by another way.
 pub(crate) const LAST_RECORDS: Duration = Duration::from_millis(5);
-/// How long the second lane may take to end after the first was closed in order.
-const LAST_BYE: Duration = Duration::from_millis(100);
 /// Links of one listener with one lane yet, at most.
 const OPENING_MAX: usize = 1_024;
 
@@ -30,6 +30,18 @@ impl ZmqTransport {
         let mut message = std::mem::take(&mut self.message);
         let unread: Vec<PortKey> = self.unread.iter().copied().collect();
         for key in unread {
+            self.receive_turn(key, &mut message);
+        }
+        self.message = message;
+    }
+
+    /// Reads what a socket still holds, up to a bound that no link alone can reach.
+    pub(crate) fn receive_rest(&mut self, key: PortKey) {
+        let mut message = std::mem::take(&mut self.message);
+        for _ in 0..REST_TURNS {
+            if !self.unread.contains(&key) {
+                break;
+            }
             self.receive_turn(key, &mut message);
         }
         self.message = message;
@@ -262,7 +274,8 @@ impl ZmqTransport {
                     }
                     Phase::Closing { .. } => {}
                     _ if both || opening => self.end_link(id, LinkDownReason::Closed),
-                    _ => self.ending(id, LinkDownReason::Closed, LAST_BYE),
+                    // The other lane may have more to deliver before its own end.
+                    _ => self.ending(id, LinkDownReason::Closed, self.config.timing.close),
                 }
             }
             Message::Hello { .. } | Message::Accept | Message::Refuse(_) => {

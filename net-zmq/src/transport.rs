@@ -44,8 +44,8 @@ pub struct Counters {
 /// Moves records between MeshNodes over ZeroMQ.
 ///
 /// It belongs to the thread that made it and is driven by [`Reactor::block_on`] on that thread: its wake-ups
-/// come from the reactor's descriptors. Dropping it closes everything; what closed links had queued may still
-/// leave for the time [`crate::Timing::close`] says.
+/// come from the reactor's descriptors. Dropping it closes everything; it blocks, at most for
+/// [`crate::Timing::close`] twice, while links that were closed before still have something to send.
 pub struct ZmqTransport {
     // Dropped in this order: sockets, the handler that judges connections, the context.
     pub(crate) ports: BTreeMap<PortKey, Port>,
@@ -212,11 +212,16 @@ impl ZmqTransport {
     /// Ends a link at once and reports it, as the end of its dial where it was not up yet.
     pub(crate) fn end_link(&mut self, id: LinkId, reason: LinkDownReason) {
         let Some(link) = self.remove_link(id, 0) else { return };
-        if link.dial.is_none() && matches!(reason, LinkDownReason::Stalled | LinkDownReason::Violated(_)) {
-            // A listener cannot cut one connection, so the dialler is asked to.
-            for lane in link.lanes() {
-                self.answer(link.port, &lane.out.route, frame::refuse("the link was given up"));
+        // A listener cannot cut one connection, so the dialler is asked to.
+        let last = match (link.dial, &reason) {
+            (None, LinkDownReason::Stalled | LinkDownReason::Violated(_)) => {
+                Some(frame::refuse("the link was given up"))
             }
+            (None, LinkDownReason::Closed) => Some(frame::bye()),
+            _ => None,
+        };
+        for lane in last.iter().flat_map(|_| link.lanes()) {
+            self.answer(link.port, &lane.out.route, last.clone().unwrap_or_default());
         }
         match (link.phase, link.dial) {
             (Phase::Up | Phase::Ending { .. }, _) => {
@@ -240,16 +245,10 @@ impl ZmqTransport {
         // Sending may process an event of the socket that its descriptor then does not tell of any more.
         self.unread.insert(link.port);
         let pumped = link.pump(&port.socket, self.config.bounds.window);
-        let closing = matches!(link.phase, Phase::Closing { .. });
         match pumped {
             Ok(Pumped::Full) => {
                 self.full.insert(id);
                 self.retry.get_or_insert(self.clock.now() + RETRY);
-            }
-            Ok(Pumped::Empty) if closing => {
-                self.full.remove(&id);
-                let linger = millis(self.config.timing.close);
-                self.remove_link(id, linger);
             }
             Ok(Pumped::Empty | Pumped::Window) => {
                 self.full.remove(&id);
@@ -298,7 +297,12 @@ impl ZmqTransport {
                 Phase::Opening { .. } => {
                     self.end_link(id, LinkDownReason::Broken("no answer within the dial timeout".to_owned()));
                 }
-                Phase::Ending { reason, .. } => self.end_link(id, reason),
+                Phase::Ending { reason, .. } => {
+                    if let Some(port) = self.links.get(&id).map(|link| link.port) {
+                        self.receive_rest(port);
+                    }
+                    self.end_link(id, reason);
+                }
                 Phase::Closing { .. } => {
                     self.remove_link(id, 0);
                 }
@@ -379,8 +383,8 @@ fn expected(target: &DialTarget) -> String {
     target.expected_rid.as_ref().map_or_else(|| "a peer".to_owned(), |rid| format!("RID {rid}"))
 }
 
-impl Transport for ZmqTransport {
-    fn bind(&mut self, node: NodeIndex) {
+impl ZmqTransport {
+    fn bind_node(&mut self, node: NodeIndex) {
         if let Some((_, listener)) = self.listener_of(node) {
             // Unbound while links were left, or bound twice: the address is the same.
             listener.accepting = true;
@@ -402,6 +406,29 @@ impl Transport for ZmqTransport {
         }
     }
 
+    /// Has the owner poll again where something waits that no descriptor and no timer tells of.
+    ///
+    /// A driver may send after it found nothing to receive. Sending processes what the socket's descriptor had
+    /// to tell, so each socket that was used is asked again.
+    fn stir(&mut self) {
+        let ports = &self.ports;
+        let idle =
+            |key: &PortKey| ports.get(key).is_none_or(|port| matches!(port.socket.readable(), Ok(false)));
+        self.unread.retain(|key| !idle(key));
+        let due = self.next_due();
+        let unarmed = due.is_some() && due != self.timer.as_ref().map(Sleep::at);
+        if !self.events.is_empty() || !self.unread.is_empty() || unarmed {
+            self.sources.wake();
+        }
+    }
+}
+
+impl Transport for ZmqTransport {
+    fn bind(&mut self, node: NodeIndex) {
+        self.bind_node(node);
+        self.stir();
+    }
+
     fn unbind(&mut self, node: NodeIndex) {
         let Some((key, listener)) = self.listener_of(node) else { return };
         listener.accepting = false;
@@ -409,6 +436,7 @@ impl Transport for ZmqTransport {
             self.remove_link(id, 0);
         }
         self.close_unused_listener(key);
+        self.stir();
     }
 
     fn dial(&mut self, node: NodeIndex, dial: DialId, target: DialTarget) {
@@ -417,6 +445,7 @@ impl Transport for ZmqTransport {
             self.remove_link(id, 0);
             self.events.push_back(TransportEvent::DialFailed { dial, reason });
         }
+        self.stir();
     }
 
     fn drop_dial(&mut self, dial: DialId) {
@@ -436,6 +465,7 @@ impl Transport for ZmqTransport {
             // The dial ended with a LinkUp: the link is closed by its own id.
             _ => {}
         }
+        self.stir();
     }
 
     fn send(&mut self, id: LinkId, lane: Lane, record: Record) {
@@ -448,6 +478,7 @@ impl Transport for ZmqTransport {
             let text =
                 format!("a record to send: expected frames of at most {FRAME_MAX} bytes, found {largest}");
             self.end_link(id, LinkDownReason::Violated(text));
+            self.sources.wake();
             return;
         }
         let out = &mut link.lane_mut(lane).out;
@@ -457,9 +488,11 @@ impl Transport for ZmqTransport {
         if pending > self.config.bounds.hard {
             self.counters.stalled_links += 1;
             self.end_link(id, LinkDownReason::Stalled);
+            self.sources.wake();
         } else if lane == Lane::Application && pending > self.config.bounds.soft && !link.congested {
             link.congested = true;
             self.events.push_back(TransportEvent::Congested { link: id });
+            self.sources.wake();
         }
     }
 
@@ -486,10 +519,12 @@ impl Transport for ZmqTransport {
             }
             Phase::Closing { .. } => {}
         }
+        self.stir();
     }
 
     fn flush(&mut self) {
         self.pump_unsent();
+        self.stir();
     }
 
     fn poll_event(&mut self, cx: &mut TaskContext<'_>) -> Poll<TransportEvent> {
@@ -530,6 +565,23 @@ impl Transport for ZmqTransport {
 
 impl Drop for ZmqTransport {
     fn drop(&mut self) {
+        // Closed links wait for the other side to have read what they sent: a connection closed over unread
+        // acknowledgements would be reset, and what was under way lost.
+        let closing = |link: &Link| matches!(link.phase, Phase::Closing { .. });
+        let end = self.now() + self.config.timing.close;
+        while self.links.values().any(closing) && self.now() < end {
+            self.expire();
+            let ports: Vec<PortKey> = self.ports.keys().copied().collect();
+            for key in ports {
+                self.read_monitor(key);
+                self.unread.insert(key);
+            }
+            self.unsent.append(&mut self.full);
+            self.receive();
+            self.pump_unsent();
+            self.events.clear();
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let linger = millis(self.config.timing.close);
         for port in self.ports.values() {
             port.linger(linger);

@@ -29,6 +29,36 @@ fn a_link_comes_up_on_both_sides_and_carries_records_both_ways() {
 }
 
 #[test]
+fn several_nodes_of_one_host_have_listeners_and_links_of_their_own() {
+    let mut rig = Rig::new([brisk(), brisk()]);
+    let other = spotmesh::link::NodeIndex(7);
+    let first = rig.bind(0);
+    rig.hosts[0].transport.bind(other);
+    let mut second = None;
+    assert!(rig.until(LONG, |h| {
+        second = h[0].events.iter().find_map(|event| match event {
+            TransportEvent::Bound { node, endpoint } if *node == other => Some(endpoint.clone()),
+            _ => None,
+        });
+        second.is_some()
+    }));
+    let second = second.unwrap();
+    assert_ne!(first, second);
+    rig.link(1, 0, &second);
+    let nodes = |rig: &Rig| -> Vec<u16> {
+        let up = |event: &TransportEvent| match event {
+            TransportEvent::LinkUp { node, .. } => Some(node.0),
+            _ => None,
+        };
+        rig.hosts[0].events.iter().filter_map(up).collect()
+    };
+    assert_eq!(nodes(&rig), [7]);
+    rig.hosts[0].transport.unbind(NODE);
+    rig.link(1, 0, &second);
+    assert_eq!(nodes(&rig), [7, 7]);
+}
+
+#[test]
 fn records_of_a_lane_keep_their_order_whatever_their_size() {
     let (mut rig, listener, dialler, _) = Rig::pair(brisk());
     let sizes = [0usize, 1, 100, 40_000, 0, 200_000, 7, 31_000, 31_000, 31_000, 1 << 20, 3];
@@ -112,6 +142,17 @@ fn closing_lets_queued_records_leave_and_ends_the_other_side_in_order() {
         let after = &rig.hosts[closer].events[seen..];
         assert!(after.is_empty(), "no event follows a close: {after:?}");
         assert_eq!(rig.hosts[1].transport.registered(), (0, 0));
+    }
+}
+
+#[test]
+fn dropping_a_transport_with_links_ends_them_for_the_others() {
+    for dropped_dials in [true, false] {
+        let (mut rig, listener, dialler, _) = Rig::pair(brisk());
+        let (dropped, peer) = if dropped_dials { (1, listener) } else { (0, dialler) };
+        drop(rig.hosts.remove(dropped));
+        assert!(rig.until(LONG, |h| h[0].down(peer).is_some()));
+        assert!(matches!(rig.hosts[0].down(peer), Some(LinkDownReason::Broken(_))));
     }
 }
 

@@ -15,8 +15,8 @@ fn child_entry() {
     child::child_main();
 }
 
-/// Noticed well before the core's own peer deadline of 15 s; `brisk` pings every 200 ms and waits 600 ms.
-const NOTICED: Duration = Duration::from_millis(2_000);
+/// Noticed well before the core's own peer deadline of 15 s; `brisk` pings every 400 ms and waits 1.2 s.
+const NOTICED: Duration = Duration::from_millis(4_000);
 
 /// A host with a link to a child that listens.
 fn dialled() -> (Rig, Peer, LinkId) {

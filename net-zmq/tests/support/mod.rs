@@ -77,8 +77,8 @@ pub fn brisk() -> ZmqConfig {
     let timing = Timing {
         dial: Duration::from_secs(2),
         handshake: Duration::from_secs(1),
-        heartbeat: Duration::from_millis(200),
-        heartbeat_timeout: Duration::from_millis(600),
+        heartbeat: Duration::from_millis(400),
+        heartbeat_timeout: Duration::from_millis(1_200),
         close: Duration::from_secs(1),
     };
     ZmqConfig { timing, ..ZmqConfig::default() }
