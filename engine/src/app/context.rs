@@ -60,6 +60,12 @@ macro_rules! shared_by_contexts {
             ActorTarget::new(self.caller(), id)
         }
 
+        /// The Actor of a typed address, to be called.
+        #[must_use]
+        pub fn at<B: Actor>(&self, address: &Address<B>) -> ActorTarget<'a, B> {
+            ActorTarget::new(self.caller(), address)
+        }
+
         /// Another Actor of a type this program need not know.
         #[must_use]
         pub fn address(&self, id: impl IntoActorId) -> AnyTarget<'a> {

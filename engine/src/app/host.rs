@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::channel::oneshot;
 
 use super::Actor;
-use super::address::IntoActorId;
+use super::address::{Address, IntoActorId};
 use super::calls::{Caller, FindCall, timeout_or, unexpected};
 use super::create::Actors;
 use super::target::{ActorTarget, AnyTarget};
@@ -59,6 +59,12 @@ impl HostHandle {
     #[must_use]
     pub fn actor<A: Actor>(&self, id: impl IntoActorId) -> ActorTarget<'static, A> {
         ActorTarget::new(self.caller(), id)
+    }
+
+    /// The Actor of a typed address, to be called.
+    #[must_use]
+    pub fn at<B: Actor>(&self, address: &Address<B>) -> ActorTarget<'static, B> {
+        ActorTarget::new(self.caller(), address)
     }
 
     /// An Actor of a type this program need not know, to be called.

@@ -6,7 +6,7 @@ use futures::future::join;
 
 use super::scripted::{Scene, quick_turn};
 use super::subject::{self, *};
-use crate::app::{Created, ErrorKind, TurnPlacement};
+use crate::app::{Address, Created, ErrorKind, TurnPlacement};
 use crate::driver::Clock;
 use crate::input::{Input, InstanceId, TurnEnd, TurnId};
 use crate::output::Output;
@@ -27,10 +27,12 @@ fn a_handler_that_does_not_wait_costs_no_task() {
         with_actor(&scene, 1).await;
         assert_eq!(scene.host.actor::<Subject>("a").request(Add(4)).await.unwrap(), 5);
         assert_eq!(scene.host.address("a").request(Add(1)).await.unwrap(), 6);
+        let address = Address::<Subject>::new("a").unwrap();
+        assert_eq!(scene.host.at(&address).request(Add(1)).await.unwrap(), 7);
     });
     assert_eq!(*scene.spawned.lock().unwrap(), 0);
     let kinds: Vec<_> = scene.script().inputs.iter().map(|i| matches!(i, Input::Called { .. })).collect();
-    assert_eq!(kinds, [true, false, true, false, true, false], "each call, then the end of its turn");
+    assert_eq!(kinds, [true, false].repeat(4), "each call, then the end of its turn");
 }
 
 #[test]
