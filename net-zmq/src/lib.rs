@@ -7,6 +7,7 @@
 //! How a link is made of connections, which options are set and why is told in `README.md`.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod asked;
 mod config;
 mod frame;
 mod keys;

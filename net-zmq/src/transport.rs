@@ -4,18 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context as TaskContext, Poll};
+use std::task::Context as TaskContext;
 use std::time::Duration;
 
-use spotmesh::driver::Transport;
-use spotmesh::link::{
-    DialId, DialTarget, Lane, LinkDownReason, LinkId, NodeIndex, ProvenPeer, Record, TransportEvent,
-};
+use spotmesh::link::{DialId, Lane, LinkDownReason, LinkId, NodeIndex, TransportEvent};
 use spotmesh::model::{Error, ErrorKind, Instant};
 use spotmesh_zmq_ffi::{Context, Multipart, require_curve};
 
 use crate::config::{Security, ZmqConfig, millis};
-use crate::frame::{self, FRAME_MAX, Token};
+use crate::frame;
 use crate::lane::Pumped;
 use crate::link::{Link, Phase};
 use crate::port::{Port, PortKey, Role};
@@ -25,8 +22,6 @@ use crate::zap::ZapHandler;
 
 /// How soon a full connection is tried again where no event of its socket comes first.
 const RETRY: Duration = Duration::from_millis(5);
-/// Rounds of receiving that may go by without an event for the driver before others get their turn.
-const ROUNDS: u32 = 32;
 
 /// What was turned away without harm, since the transport was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -50,27 +45,27 @@ pub struct ZmqTransport {
     // Dropped in this order: sockets, the handler that judges connections, the context.
     pub(crate) ports: BTreeMap<PortKey, Port>,
     _zap: ZapHandler,
-    context: Context,
+    pub(crate) context: Context,
     pub(crate) config: ZmqConfig,
     pub(crate) sources: Rc<Sources>,
     clock: ReactorClock,
-    timer: Option<Sleep>,
+    pub(crate) timer: Option<Sleep>,
     /// Ports by reactor token; `true` for the monitor's.
-    tokens: BTreeMap<u64, (PortKey, bool)>,
+    pub(crate) tokens: BTreeMap<u64, (PortKey, bool)>,
     pub(crate) links: BTreeMap<LinkId, Link>,
-    dials: BTreeMap<DialId, LinkId>,
+    pub(crate) dials: BTreeMap<DialId, LinkId>,
     pub(crate) events: VecDeque<TransportEvent>,
     /// Ports that may have something to receive.
     pub(crate) unread: BTreeSet<PortKey>,
     /// Links with something to send.
     pub(crate) unsent: BTreeSet<LinkId>,
     /// Links whose connection was full, and when they are tried again.
-    full: BTreeSet<LinkId>,
+    pub(crate) full: BTreeSet<LinkId>,
     retry: Option<Instant>,
     /// Links that change by themselves at some time.
     pub(crate) timed: BTreeSet<LinkId>,
     pub(crate) message: Multipart,
-    ready: Vec<u64>,
+    pub(crate) ready: Vec<u64>,
     next_link: u64,
     next_port: u64,
     pub(crate) counters: Counters,
@@ -143,7 +138,7 @@ impl ZmqTransport {
         LinkId(self.next_link)
     }
 
-    fn add_port(&mut self, key: PortKey, port: Port) {
+    pub(crate) fn add_port(&mut self, key: PortKey, port: Port) {
         self.tokens.insert(port.socket_token, (key, false));
         self.tokens.insert(port.monitor_token, (key, true));
         self.ports.insert(key, port);
@@ -162,12 +157,12 @@ impl ZmqTransport {
         }
     }
 
-    fn new_port_key(&mut self) -> PortKey {
+    pub(crate) fn new_port_key(&mut self) -> PortKey {
         self.next_port += 1;
         PortKey(self.next_port)
     }
 
-    fn listener_of(&mut self, node: NodeIndex) -> Option<(PortKey, &mut crate::port::Listener)> {
+    pub(crate) fn listener_of(&mut self, node: NodeIndex) -> Option<(PortKey, &mut crate::port::Listener)> {
         self.ports.iter_mut().find_map(|(key, port)| match &mut port.role {
             Role::Listener(listener) if listener.node == node => Some((*key, listener)),
             _ => None,
@@ -279,7 +274,7 @@ impl ZmqTransport {
     }
 
     /// Does what is due by the clock.
-    fn expire(&mut self) {
+    pub(crate) fn expire(&mut self) {
         if self.timed.is_empty() && self.retry.is_none() {
             return;
         }
@@ -312,7 +307,7 @@ impl ZmqTransport {
     }
 
     /// When [`Self::expire`] has something to do next.
-    fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         let timed = self.timed.iter().filter_map(|id| self.links.get(id)?.until()).min();
         match (timed, self.retry) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -321,7 +316,7 @@ impl ZmqTransport {
     }
 
     /// Sleeps for the next due time; answers whether it has come.
-    fn poll_timer(&mut self, cx: &mut TaskContext<'_>) -> bool {
+    pub(crate) fn poll_timer(&mut self, cx: &mut TaskContext<'_>) -> bool {
         let Some(at) = self.next_due() else {
             self.timer = None;
             return false;
@@ -335,231 +330,6 @@ impl ZmqTransport {
             self.timer = None;
         }
         due
-    }
-
-    /// Starts a dial: its socket, its two connections and the first message on each.
-    fn start_dial(
-        &mut self,
-        node: NodeIndex,
-        id: LinkId,
-        dial: DialId,
-        target: &DialTarget,
-    ) -> Result<(), String> {
-        let (server_key, proven) = match &self.config.security {
-            Security::Null => (None, ProvenPeer { rid: None, identity: None }),
-            Security::Curve { peers, .. } => {
-                let Some(key) = peers.key_for(target) else {
-                    return Err(format!("no key is known for {} at {}", expected(target), target.endpoint));
-                };
-                let proven = peers.peer_of(&key).unwrap_or(ProvenPeer { rid: None, identity: None });
-                (Some(key), proven)
-            }
-        };
-        let mut token = Token::default();
-        spotmesh_zmq_ffi::random_bytes(&mut token).map_err(|error| error.to_string())?;
-        let key = self.new_port_key();
-        let (sources, config) = (Rc::clone(&self.sources), &self.config);
-        let port = Port::dial(&self.context, &sources, config, target, id, server_key.as_ref())?;
-        let until = self.now() + self.config.timing.dial;
-        let mut link = Link::new(node, key, token, until);
-        link.dial = Some(dial);
-        link.proven = proven;
-        for lane in [Lane::Application, Lane::Completion] {
-            let out = &mut link.lane_mut(lane).out;
-            out.route = frame::dialler_route(lane);
-            out.open_with(frame::hello(lane, &token, &target.local_rid));
-        }
-        self.links.insert(id, link);
-        self.dials.insert(dial, id);
-        self.timed.insert(id);
-        self.add_port(key, port);
-        // Waits in libzmq until the connections are up.
-        self.pump(id);
-        Ok(())
-    }
-}
-
-fn expected(target: &DialTarget) -> String {
-    target.expected_rid.as_ref().map_or_else(|| "a peer".to_owned(), |rid| format!("RID {rid}"))
-}
-
-impl ZmqTransport {
-    fn bind_node(&mut self, node: NodeIndex) {
-        if let Some((_, listener)) = self.listener_of(node) {
-            // Unbound while links were left, or bound twice: the address is the same.
-            listener.accepting = true;
-            let endpoint = listener.endpoint.clone();
-            self.events.push_back(TransportEvent::Bound { node, endpoint });
-            return;
-        }
-        let listen = self.config.listen_of(node);
-        match Port::listen(&self.context, &self.sources, &self.config, node, &listen) {
-            Ok(port) => {
-                let key = self.new_port_key();
-                if let Role::Listener(listener) = &port.role {
-                    let endpoint = listener.endpoint.clone();
-                    self.events.push_back(TransportEvent::Bound { node, endpoint });
-                }
-                self.add_port(key, port);
-            }
-            Err(reason) => self.events.push_back(TransportEvent::BindFailed { node, reason }),
-        }
-    }
-
-    /// Has the owner poll again where something waits that no descriptor and no timer tells of.
-    ///
-    /// A driver may send after it found nothing to receive. Sending processes what the socket's descriptor had
-    /// to tell, so each socket that was used is asked again.
-    fn stir(&mut self) {
-        let ports = &self.ports;
-        let idle =
-            |key: &PortKey| ports.get(key).is_none_or(|port| matches!(port.socket.readable(), Ok(false)));
-        self.unread.retain(|key| !idle(key));
-        let due = self.next_due();
-        let unarmed = due.is_some() && due != self.timer.as_ref().map(Sleep::at);
-        if !self.events.is_empty() || !self.unread.is_empty() || unarmed {
-            self.sources.wake();
-        }
-    }
-}
-
-impl Transport for ZmqTransport {
-    fn bind(&mut self, node: NodeIndex) {
-        self.bind_node(node);
-        self.stir();
-    }
-
-    fn unbind(&mut self, node: NodeIndex) {
-        let Some((key, listener)) = self.listener_of(node) else { return };
-        listener.accepting = false;
-        for id in std::mem::take(&mut listener.opening).into_values() {
-            self.remove_link(id, 0);
-        }
-        self.close_unused_listener(key);
-        self.stir();
-    }
-
-    fn dial(&mut self, node: NodeIndex, dial: DialId, target: DialTarget) {
-        let id = self.new_link_id();
-        if let Err(reason) = self.start_dial(node, id, dial, &target) {
-            self.remove_link(id, 0);
-            self.events.push_back(TransportEvent::DialFailed { dial, reason });
-        }
-        self.stir();
-    }
-
-    fn drop_dial(&mut self, dial: DialId) {
-        let unseen = |event: &TransportEvent| match event {
-            TransportEvent::DialFailed { dial: of, .. } => *of == dial,
-            TransportEvent::LinkUp { dial: of, .. } => *of == Some(dial),
-            _ => false,
-        };
-        let undelivered = self.events.iter().any(unseen);
-        self.events.retain(|event| !unseen(event));
-        let Some(id) = self.dials.get(&dial).copied() else { return };
-        match self.links.get(&id).map(|link| &link.phase) {
-            Some(Phase::Opening { .. }) => {
-                self.remove_link(id, 0);
-            }
-            Some(_) if undelivered => self.close(id),
-            // The dial ended with a LinkUp: the link is closed by its own id.
-            _ => {}
-        }
-        self.stir();
-    }
-
-    fn send(&mut self, id: LinkId, lane: Lane, record: Record) {
-        let Some(link) = self.links.get_mut(&id) else { return };
-        if link.phase != Phase::Up {
-            return;
-        }
-        let largest = record.header.len().max(record.body.as_ref().map_or(0, bytes::Bytes::len));
-        if largest > FRAME_MAX {
-            let text =
-                format!("a record to send: expected frames of at most {FRAME_MAX} bytes, found {largest}");
-            self.end_link(id, LinkDownReason::Violated(text));
-            self.sources.wake();
-            return;
-        }
-        let out = &mut link.lane_mut(lane).out;
-        out.push(record);
-        let pending = out.pending();
-        self.unsent.insert(id);
-        if pending > self.config.bounds.hard {
-            self.counters.stalled_links += 1;
-            self.end_link(id, LinkDownReason::Stalled);
-            self.sources.wake();
-        } else if lane == Lane::Application && pending > self.config.bounds.soft && !link.congested {
-            link.congested = true;
-            self.events.push_back(TransportEvent::Congested { link: id });
-            self.sources.wake();
-        }
-    }
-
-    fn close(&mut self, id: LinkId) {
-        self.events.retain(|event| match event {
-            TransportEvent::LinkUp { link, .. }
-            | TransportEvent::LinkDown { link, .. }
-            | TransportEvent::Received { link, .. }
-            | TransportEvent::Congested { link }
-            | TransportEvent::Writable { link } => *link != id,
-            _ => true,
-        });
-        let until = self.now() + self.config.timing.close;
-        let Some(link) = self.links.get_mut(&id) else { return };
-        match link.phase {
-            Phase::Up => {
-                link.phase = Phase::Closing { until };
-                link.end_with_bye();
-                self.timed.insert(id);
-                self.pump(id);
-            }
-            Phase::Opening { .. } | Phase::Ending { .. } => {
-                self.remove_link(id, 0);
-            }
-            Phase::Closing { .. } => {}
-        }
-        self.stir();
-    }
-
-    fn flush(&mut self) {
-        self.pump_unsent();
-        self.stir();
-    }
-
-    fn poll_event(&mut self, cx: &mut TaskContext<'_>) -> Poll<TransportEvent> {
-        for _ in 0..ROUNDS {
-            if let Some(event) = self.events.pop_front() {
-                return Poll::Ready(event);
-            }
-            self.expire();
-            let mut ready = std::mem::take(&mut self.ready);
-            self.sources.take_ready(cx, &mut ready);
-            for token in ready.drain(..) {
-                match self.tokens.get(&token).copied() {
-                    Some((port, true)) => self.read_monitor(port),
-                    Some((port, false)) => {
-                        self.unread.insert(port);
-                        // Room in a connection is told by the same descriptor.
-                        self.unsent.append(&mut self.full);
-                    }
-                    None => {}
-                }
-            }
-            self.ready = ready;
-            self.receive();
-            self.pump_unsent();
-            let idle = self.events.is_empty() && self.unread.is_empty();
-            if idle && !self.poll_timer(cx) {
-                return Poll::Pending;
-            }
-        }
-        // Others run before the next round.
-        cx.waker().wake_by_ref();
-        match self.events.pop_front() {
-            Some(event) => Poll::Ready(event),
-            None => Poll::Pending,
-        }
     }
 }
 
