@@ -97,7 +97,7 @@ impl Tx<'_> {
 
     /// A page of the rows that `wanted` picks, in key order.
     ///
-    /// A view holds at most eleven texts of 255 bytes and some fixed-size values, so under 4 KiB: 1,000 views
+    /// A view holds at most twelve texts of 255 bytes and some fixed-size values, so under 4 KiB: 1,000 views
     /// stay below the 4 MiB of a page.
     fn rows(
         &self,

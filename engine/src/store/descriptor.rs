@@ -207,3 +207,100 @@ pub struct DescriptorPage {
     /// Store time of the observation.
     pub store_now: StoreTime,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::SpotKind;
+
+    fn server(capabilities: usize) -> Descriptor {
+        let capability = |n: usize| TypeCapability {
+            kind: ObjectKind::Spot(SpotKind::User),
+            stable_type: StableType::new(format!("{n}")).unwrap(),
+            policy: RelocationPolicy::DisableRelocation,
+            limit: 0,
+            count: 0,
+        };
+        Descriptor {
+            mesh: MeshName::new("mesh").unwrap(),
+            rid: Rid::new("n").unwrap(),
+            lifecycle: LifecycleGeneration::from_u64(1).unwrap(),
+            revision: DescriptorRevision::FIRST,
+            endpoint: "tcp://n".to_owned(),
+            role: ObjectRole::Server,
+            channels: BTreeMap::new(),
+            entry_spot_id: Some(SpotId::new("entry").unwrap()),
+            capabilities: (0..capabilities).map(capability).collect(),
+            placement_weight: Weight::DEFAULT,
+            actors: 0,
+            actor_limit: 0,
+            spots: 0,
+            spot_limit: 0,
+            pending_activations: 0,
+            pending_activation_limit: 128,
+            host_state: HostState::Serving,
+            identity: SecurityIdentity::new("anonymous").unwrap(),
+            trust_profile: "open".to_owned(),
+            public_key: Some([0; 32]),
+            protocol: 1,
+            protocol_capabilities: 0,
+            application_version: 0,
+            maintenance_wave: None,
+        }
+    }
+
+    #[test]
+    fn a_descriptor_is_refused_beyond_its_bounds() {
+        assert_eq!(server(CAPABILITIES_MAX).check(), Ok(()));
+        let refused: [fn(&mut Descriptor); 7] = [
+            |d| d.capabilities = server(CAPABILITIES_MAX + 1).capabilities,
+            |d| d.capabilities = [server(1).capabilities, server(1).capabilities].concat(),
+            |d| d.entry_spot_id = None,
+            |d| d.role = ObjectRole::Client,
+            |d| d.actor_limit = LIMIT_MAX + 1,
+            |d| d.application_version = 1 << 63,
+            |d| d.maintenance_wave = Some(String::new()),
+        ];
+        for change in refused {
+            let mut descriptor = server(1);
+            change(&mut descriptor);
+            assert!(matches!(descriptor.check(), Err(StoreError::InvalidArgument(_))), "{descriptor:?}");
+        }
+        // NODE-64 to the byte.
+        let mut descriptor = server(1);
+        let room = DESCRIPTOR_MAX - descriptor.encoded_len();
+        // The longer text also needs two more bytes of length.
+        descriptor.endpoint = "x".repeat(room + "tcp://n".len() - 2);
+        assert_eq!((descriptor.encoded_len(), descriptor.check()), (DESCRIPTOR_MAX, Ok(())));
+        descriptor.endpoint.push('x');
+        assert!(descriptor.check().is_err());
+    }
+
+    #[test]
+    fn only_weights_states_and_projections_change_within_a_lifecycle() {
+        let old = server(2);
+        let may: [fn(&mut Descriptor); 5] = [
+            |d| d.placement_weight = Weight::new(0).unwrap(),
+            |d| d.host_state = HostState::Draining,
+            |d| d.actors = 7,
+            |d| d.capabilities[0].count = 7,
+            |d| d.endpoint = "tcp://m".to_owned(),
+        ];
+        for change in may {
+            let mut next = old.clone();
+            change(&mut next);
+            assert!(old.keeps_immutable_part(&next), "{next:?}");
+        }
+        let must_not: [fn(&mut Descriptor); 4] = [
+            |d| d.capabilities[0].policy = RelocationPolicy::PreserveState,
+            |d| drop(d.capabilities.pop()),
+            |d| d.spot_limit = 1,
+            |d| d.rid = Rid::new("m").unwrap(),
+        ];
+        for change in must_not {
+            let mut next = old.clone();
+            change(&mut next);
+            assert!(!old.keeps_immutable_part(&next), "{next:?}");
+        }
+    }
+}

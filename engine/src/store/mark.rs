@@ -141,6 +141,82 @@ impl InventoryChunk {
         {
             return refuse("expected strictly ascending keys".to_owned());
         }
+        // Numbers have longer encodings too; with one form only, equal chunks have equal digests.
+        if chunk.encode() != bytes {
+            return refuse("not the canonical encoding".to_owned());
+        }
         Ok(chunk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{
+        ActorId, AuthorityOwnerGeneration, LeaseGeneration, LeaseRef, LifecycleGeneration, MeshName, OwnerId,
+        Rid,
+    };
+
+    /// An entry whose texts are as long as they may be.
+    fn longest(n: usize) -> InventoryEntry {
+        let long = |n: usize| format!("{n:0>255}");
+        let lease = LeaseRef {
+            owner: OwnerId::new(u128::MAX).unwrap(),
+            generation: LeaseGeneration::new((1 << 63) - 1).unwrap(),
+        };
+        let node = NodeFence {
+            mesh: MeshName::new(long(0)).unwrap(),
+            rid: Rid::new(long(0)).unwrap(),
+            lifecycle: LifecycleGeneration::from_u64(u64::MAX).unwrap(),
+            lease,
+        };
+        InventoryEntry {
+            key: ObjectKey::Actor(ActorId::new(long(n)).unwrap()),
+            object_generation: ObjectGeneration::new((1 << 63) - 1).unwrap(),
+            owner: OwnerFence { node, generation: AuthorityOwnerGeneration::FIRST },
+            policy: RelocationPolicy::PreserveState,
+        }
+    }
+
+    #[test]
+    fn err_t14_a_leaf_holds_1024_entries_and_never_more_than_a_mebibyte() {
+        let leaf = |entries| InventoryChunk::Leaf((0..entries).map(longest).collect());
+        // Even the longest 1,024 entries fit, so the count is what splits an inventory.
+        let full = leaf(INVENTORY_LEAF_ENTRIES);
+        assert!(full.encode().len() <= INVENTORY_LEAF_BYTES);
+        assert_eq!(InventoryChunk::decode(&full.encode()), Ok(full));
+        let refused =
+            |bytes: &[u8]| matches!(InventoryChunk::decode(bytes), Err(StoreError::InvalidArgument(_)));
+        assert!(refused(&leaf(INVENTORY_LEAF_ENTRIES + 1).encode()));
+        let index = |entries| InventoryChunk::Index(vec![Sha256Digest::of(b""); entries]);
+        assert!(InventoryChunk::decode(&index(INVENTORY_LEAF_ENTRIES).encode()).is_ok());
+        assert!(refused(&index(INVENTORY_LEAF_ENTRIES + 1).encode()));
+        assert!(refused(&vec![0; INVENTORY_LEAF_BYTES + 1]));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_decoder_takes_only_what_encodes_to_the_same_bytes(
+            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)
+        ) {
+            if let Ok(chunk) = InventoryChunk::decode(&bytes) {
+                proptest::prop_assert_eq!(&chunk.encode()[..], &bytes[..]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_claimed_length_allocates_nothing_and_trailing_bytes_are_refused() {
+        // A leaf that claims 2^63 entries and holds none.
+        let claims = [0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
+        assert!(InventoryChunk::decode(&claims).is_err());
+        let mut trailing = InventoryChunk::Index(vec![Sha256Digest::of(b"")]).encode().to_vec();
+        assert!(InventoryChunk::decode(&trailing).is_ok());
+        trailing.push(0);
+        assert!(InventoryChunk::decode(&trailing).is_err());
+        // Variant 1, written with a byte more than needed.
+        let mut longer = vec![0x81, 0x00];
+        longer.extend_from_slice(&trailing[1..trailing.len() - 1]);
+        assert!(InventoryChunk::decode(&longer).is_err());
     }
 }
