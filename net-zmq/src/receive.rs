@@ -399,3 +399,7 @@ fn failure(event: MonitorEvent) -> Option<String> {
         MonitorKind::Connected | MonitorKind::Accepted | MonitorKind::HandshakeSucceeded => None,
     }
 }
+
+#[cfg(test)]
+#[path = "receive_tests.rs"]
+mod tests;

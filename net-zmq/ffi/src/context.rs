@@ -84,7 +84,7 @@ pub struct Context(Arc<Raw>);
 
 impl Context {
     /// A new context with one I/O thread, so that all monitor events of a socket are in one order, and room for
-    /// 60,000 sockets.
+    /// 16,000 sockets.
     ///
     /// # Errors
     /// [`Error::Other`] where libzmq cannot start one.
@@ -94,7 +94,7 @@ impl Context {
         let Some(raw) = NonNull::new(raw) else { return Err(Error::last("zmq_ctx_new")) };
         let context = Self(Arc::new(Raw(raw)));
         context.set(sys::IO_THREADS, 1)?;
-        context.set(sys::MAX_SOCKETS, 60_000)?;
+        context.set(sys::MAX_SOCKETS, 16_000)?;
         Ok(context)
     }
 
