@@ -104,8 +104,8 @@ impl State {
         let mut counted: BTreeMap<&ObjectKey, u64> = BTreeMap::new();
         let keys: BTreeMap<_, _> = self
             .rows
-            .iter()
-            .filter_map(|(key, _)| match key {
+            .keys()
+            .filter_map(|key| match key {
                 ObjectKey::Spot(id) => Some((id, key)),
                 ObjectKey::Actor(_) => None,
             })

@@ -29,6 +29,7 @@ mod lease;
 mod membership;
 mod node;
 mod page;
+mod per_actor;
 mod read;
 mod relocation;
 mod sequence;

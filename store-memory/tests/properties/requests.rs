@@ -106,7 +106,7 @@ fn publish(world: &mut World, a: u8, b: u8) -> Vec<StoreRequest> {
     let at = usize::from(a) % world.nodes.len();
     let node = &mut world.nodes[at];
     node.revision += u64::from(b % 2);
-    let state = if b % 16 == 0 { HostState::Draining } else { HostState::Serving };
+    let state = if b.is_multiple_of(16) { HostState::Draining } else { HostState::Serving };
     let descriptor = Arc::new(descriptor(&node.claim, node.revision + 1, state));
     one(Some(UpdateDescriptor { descriptor, lease: node.fence.lease }))
 }
@@ -151,7 +151,8 @@ fn descriptor(claim: &ClaimNode, revision: u64, host_state: HostState) -> Descri
 fn reserve(world: &mut World, a: u8, b: u8, c: u8) -> Vec<StoreRequest> {
     let (key, kind) = World::key(a);
     let Some(node) = pick(&world.nodes, b).cloned() else { return Vec::new() };
-    let lease = if c % 4 == 0 { *pick(&world.leases, c).expect("a node has one") } else { node.fence.lease };
+    let lease =
+        if c.is_multiple_of(4) { *pick(&world.leases, c).expect("a node has one") } else { node.fence.lease };
     let bytes = Bytes::from(vec![a, b, c]);
     let (sha256, retention) = (Sha256Digest::of(&bytes), REMAINING);
     let (put, source): (StoreRequest, _) = if kind == ObjectKind::Spot(SpotKind::Instance) {
@@ -163,7 +164,7 @@ fn reserve(world: &mut World, a: u8, b: u8, c: u8) -> Vec<StoreRequest> {
         let put = PutCreationContent { content, bytes, sha256, retention };
         (put.into(), CreationSource::Content(content, sha256, 3))
     };
-    let execution_mode = (kind == ObjectKind::Spot(SpotKind::User)).then_some(if c % 3 == 0 {
+    let execution_mode = (kind == ObjectKind::Spot(SpotKind::User)).then_some(if c.is_multiple_of(3) {
         ExecutionMode::PerActor
     } else {
         ExecutionMode::SpotWide
@@ -191,7 +192,7 @@ fn reserve(world: &mut World, a: u8, b: u8, c: u8) -> Vec<StoreRequest> {
 /// A recent or, sometimes, any earlier reservation, with its target's Entry Spot.
 fn fence(world: &World, a: u8) -> Option<(ReservationFence, SpotId)> {
     let recent = world.fences.len().saturating_sub(4);
-    let from = if a % 4 == 0 { &world.fences[..] } else { &world.fences[recent..] };
+    let from = if a.is_multiple_of(4) { &world.fences[..] } else { &world.fences[recent..] };
     let fence = pick(from, a / 4)?;
     Some((fence.clone(), world.node_of(&fence.target)?.entry.clone()))
 }
@@ -378,7 +379,7 @@ fn end_move(world: &World, a: u8, b: u8) -> Vec<StoreRequest> {
     let (key, version) = (view.key.clone(), view.version);
     let Some(Mark::Relocating(mark)) = view.mark() else {
         let relocation = RelocationId::new(u128::MAX).expect("not zero");
-        return one((b % 8 == 0).then_some(AbortRelocation {
+        return one(b.is_multiple_of(8).then_some(AbortRelocation {
             key,
             relocation,
             version,
@@ -389,7 +390,7 @@ fn end_move(world: &World, a: u8, b: u8) -> Vec<StoreRequest> {
     if matches!(mark.phase, RelocationPhase::Committed | RelocationPhase::Aborted) {
         return one(Some(ClearRelocation { key, relocation, version, lease: view.owner.lease }));
     }
-    let lease = if b % 2 == 0 { mark.source.node.lease } else { mark.target.lease };
+    let lease = if b.is_multiple_of(2) { mark.source.node.lease } else { mark.target.lease };
     match (&mark.aggregate, &view.key) {
         (Some(_), ObjectKey::Spot(spot)) => {
             one(Some(AbortAggregate { spot: spot.clone(), relocation, version, lease }))
@@ -411,7 +412,7 @@ fn activation(world: &World, a: u8) -> Vec<StoreRequest> {
     let (Some(activation), ObjectKey::Spot(spot)) = (activation, key) else { return Vec::new() };
     let (object_generation, owner_generation) = (view.object_generation, view.owner_generation);
     let lease = view.owner.lease;
-    if a % 3 == 0 {
+    if a.is_multiple_of(3) {
         return one(Some(ClearActivation { spot, object_generation, owner_generation, activation, lease }));
     }
     one(Some(RecordActivationProgress {

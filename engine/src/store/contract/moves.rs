@@ -122,18 +122,21 @@ impl<P: Provider> World<'_, P> {
         }
     }
 
-    /// Puts the inventory of a Spot and its members and answers the prepare that is due.
-    pub(crate) async fn inventoried(&self, rows: &[AuthorityView], target: &Node) -> PrepareAggregate {
+    /// The chunks of a Spot and its members, the Spot last in `rows`, and the prepare that is due after them.
+    pub(crate) fn plan_aggregate(
+        &self,
+        rows: &[AuthorityView],
+        target: &Node,
+    ) -> (Vec<PutInventoryChunk>, PrepareAggregate) {
         let spot = rows.last().expect("the Spot comes last");
         let aggregate = AggregateId::new(self.bits()).expect("not zero");
-        let mut root = None;
-        for (bytes, digest) in inventory(rows) {
-            self.ok(PutInventoryChunk { aggregate, bytes, digest }).await;
-            root = Some(digest);
-        }
-        let root = root.expect("an inventory is never empty");
+        let puts: Vec<_> = inventory(rows)
+            .into_iter()
+            .map(|(bytes, digest)| PutInventoryChunk { aggregate, bytes, digest })
+            .collect();
+        let root = puts.last().expect("an inventory is never empty").digest;
         let Membership::Members { generation, .. } = spot.membership else { panic!("{spot:?}") };
-        PrepareAggregate {
+        let prepare = PrepareAggregate {
             spot: spot_of(spot),
             aggregate,
             generation,
@@ -147,7 +150,17 @@ impl<P: Provider> World<'_, P> {
             digest: root,
             validity: VALIDITY,
             lease: spot.owner.lease,
+        };
+        (puts, prepare)
+    }
+
+    /// Puts the inventory of a Spot and its members and answers the prepare that is due.
+    pub(crate) async fn inventoried(&self, rows: &[AuthorityView], target: &Node) -> PrepareAggregate {
+        let (puts, prepare) = self.plan_aggregate(rows, target);
+        for put in puts {
+            self.ok(put).await;
         }
+        prepare
     }
 }
 

@@ -1,20 +1,15 @@
 //! The script behind STORE-T22: every mutation once, each building on the ones before.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::fixture::*;
+use super::moves::*;
 use super::provider::Provider;
 use super::settle::Run;
-use crate::model::{
-    ActivationId, AggregateId, ContentId, ErrorKind, ExecutionMode, ObjectKey, RelocationId, Sha256Digest,
-    SpotId,
-};
+use crate::model::{ActivationId, ContentId, ErrorKind, ExecutionMode, ObjectKey, Sha256Digest, SpotId};
 use crate::store::*;
-
-const VALIDITY: Duration = Duration::from_secs(30);
 
 /// Runs the script; returns every key it used.
 pub(crate) async fn run<P: Provider>(run: &Run<'_, '_, P>) -> Vec<ObjectKey> {
@@ -128,163 +123,56 @@ async fn activate<P: Provider>(run: &Run<'_, '_, P>, node: &Node) -> Vec<ObjectK
     vec![key]
 }
 
-/// An Actor joined to a Spot under loss.
-async fn join<P: Provider>(
-    run: &Run<'_, '_, P>,
-    actor: &AuthorityView,
-    from: &SpotId,
-    to: &SpotId,
-) -> AuthorityView {
-    let change = ChangeMembership {
-        fence: authority_fence(actor),
-        from: from.clone(),
-        to: to.clone(),
-        join: run.world.operation_id(),
-        lease: actor.owner.lease,
-    };
-    *run.done(change, Some(&actor.key)).await
-}
-
 async fn join_and_close<P: Provider>(run: &Run<'_, '_, P>, node: &Node) -> Vec<ObjectKey> {
     let (hero, zone) = (actor(&run.name("joins")), spot(&run.name("joined")));
     ready(run, &zone, USER_SPOT, node).await;
     let row = ready(run, &hero, ACTOR, node).await;
-    let row = join(run, &row, &node.entry, &spot_id(zone.id())).await;
+    let row = run.done(run.world.join_request(&row, &spot_id(zone.id())), Some(&hero)).await;
     let (close, lease) = (run.world.operation_id(), node.fence.lease);
     let marked = run.done(BeginClose { fence: authority_fence(&row), close, lease }, Some(&hero)).await;
     run.done(FinishClose { fence: authority_fence(&marked), close, lease }, Some(&zone)).await;
     vec![hero, zone]
 }
 
-fn owner(row: &AuthorityView) -> OwnerFence {
-    OwnerFence { node: row.owner.clone(), generation: row.owner_generation }
-}
-
-fn reserve_move<P: Provider>(run: &Run<'_, '_, P>, row: &AuthorityView, target: &Node) -> ReserveRelocation {
-    ReserveRelocation {
-        key: row.key.clone(),
-        relocation: RelocationId::new(run.world.bits()).expect("not zero"),
-        reservation: run.world.reservation_id(),
-        attempt: 1,
-        version: row.version,
-        source: owner(row),
-        target: target.fence.clone(),
-        validity: VALIDITY,
-        lease: row.owner.lease,
-    }
-}
-
-async fn mark<P: Provider>(
-    run: &Run<'_, '_, P>,
-    r: &ReserveRelocation,
-    row: &AuthorityView,
-    phase: MarkPhase,
-) -> AuthorityView {
-    let lease = if phase == MarkPhase::Captured { r.source.node.lease } else { r.target.lease };
-    let (relocation, attempt, version) = (r.relocation, r.attempt, row.version);
-    *run.done(MarkRelocation { key: r.key.clone(), relocation, attempt, phase, version, lease }, Some(&r.key))
-        .await
-}
-
 async fn relocate<P: Provider>(run: &Run<'_, '_, P>, node: &Node, target: &Node) -> Vec<ObjectKey> {
     let key = actor(&run.name("moves"));
+    let at = Some(&key);
     let row = ready(run, &key, ACTOR, node).await;
     let zone = spot(&run.name("destination"));
     ready(run, &zone, USER_SPOT, target).await;
     // Aborted once, and cleared by the source.
-    let r = reserve_move(run, &row, target);
-    let relocation = r.relocation;
-    let row = run.done(r, Some(&key)).await;
-    let abort =
-        AbortRelocation { key: key.clone(), relocation, version: row.version, lease: node.fence.lease };
-    let row = run.done(abort, Some(&key)).await;
-    let clear =
-        ClearRelocation { key: key.clone(), relocation, version: row.version, lease: node.fence.lease };
-    let row = run.done(clear, Some(&key)).await;
+    let row = run.done(run.world.reserve_move(&row, target), at).await;
+    let row = run.done(abort_of(&row), at).await;
+    let row = run.done(clear_of(&row), at).await;
     // Then committed, with a Join.
-    let r = reserve_move(run, &row, target);
-    let row = run.done(r.clone(), Some(&key)).await;
-    let row = mark(run, &r, &row, MarkPhase::Captured).await;
-    let row = mark(run, &r, &row, MarkPhase::Prepared).await;
-    let to = spot_id(zone.id());
-    let commit = CommitRelocation {
-        key: key.clone(),
-        object_generation: row.object_generation,
-        source: r.source.clone(),
-        version: row.version,
-        relocation: r.relocation,
-        attempt: 1,
-        lease: target.fence.lease,
-        membership: Some(MembershipMove { from: node.entry.clone(), to, join: run.world.operation_id() }),
-    };
-    let row = run.done(commit, Some(&key)).await;
-    let (relocation, version, lease) = (r.relocation, row.version, target.fence.lease);
-    run.done(ClearRelocation { key: key.clone(), relocation, version, lease }, Some(&key)).await;
+    let row = run.done(run.world.reserve_move(&row, target), at).await;
+    let row = run.done(step_of(&row, MarkPhase::Captured), at).await;
+    let row = run.done(step_of(&row, MarkPhase::Prepared), at).await;
+    let (from, to, join) = (node.entry.clone(), spot_id(zone.id()), run.world.operation_id());
+    let row = run.done(commit_of(&row, Some(MembershipMove { from, to, join })), at).await;
+    run.done(clear_of(&row), at).await;
     vec![key, zone]
 }
 
 async fn aggregate<P: Provider>(run: &Run<'_, '_, P>, node: &Node, target: &Node) -> Vec<ObjectKey> {
     let (hero, zone) = (actor(&run.name("member")), spot(&run.name("aggregate")));
-    let spot = spot_id(zone.id());
     ready(run, &zone, USER_SPOT, node).await;
     let row = ready(run, &hero, ACTOR, node).await;
-    join(run, &row, &node.entry, &spot).await;
-    let (mut row, lease) = (run.world.row(&zone).await, node.fence.lease);
+    run.done(run.world.join_request(&row, &spot_id(zone.id())), Some(&hero)).await;
     for committed in [false, true] {
-        let Membership::Members { generation, .. } = row.membership else { panic!("{row:?}") };
-        let aggregate = AggregateId::new(run.world.bits()).expect("not zero");
-        let relocation = RelocationId::new(run.world.bits()).expect("not zero");
-        let member = run.world.row(&hero).await;
-        let entries = [&member, &row].map(|row| InventoryEntry {
-            key: row.key.clone(),
-            object_generation: row.object_generation,
-            owner: owner(row),
-            policy: crate::model::RelocationPolicy::PreserveState,
-        });
-        let bytes = InventoryChunk::Leaf(entries.to_vec()).encode();
-        let root = Sha256Digest::of(&bytes);
-        run.done(PutInventoryChunk { aggregate, bytes, digest: root }, None).await;
-        let prepare = PrepareAggregate {
-            spot: spot.clone(),
-            aggregate,
-            generation,
-            relocation,
-            attempt: 1,
-            version: row.version,
-            source: owner(&row),
-            target: target.fence.clone(),
-            root,
-            count: 2,
-            digest: root,
-            validity: VALIDITY,
-            lease,
-        };
-        run.done(prepare.clone(), Some(&zone)).await;
-        let prepared = run.world.row(&zone).await;
-        if !committed {
-            let version = prepared.version;
-            let abort = AbortAggregate { spot: spot.clone(), relocation, version, lease };
-            let aborted = run.done(abort, Some(&zone)).await;
-            let version = aborted.version;
-            row = *run
-                .done(ClearRelocation { key: zone.clone(), relocation, version, lease }, Some(&zone))
-                .await;
-            continue;
+        let rows = [run.world.row(&hero).await, run.world.row(&zone).await];
+        let (puts, prepare) = run.world.plan_aggregate(&rows, target);
+        for put in puts {
+            run.done(put, None).await;
         }
-        let commit = CommitAggregate {
-            spot: spot.clone(),
-            aggregate,
-            generation,
-            relocation,
-            attempt: 1,
-            version: prepared.version,
-            source: prepare.source,
-            root,
-            count: 2,
-            digest: root,
-            lease: target.fence.lease,
-        };
-        run.done(commit, Some(&hero)).await;
+        run.done(prepare, Some(&zone)).await;
+        let prepared = run.world.row(&zone).await;
+        if committed {
+            run.done(commit_aggregate_of(&prepared), Some(&hero)).await;
+        } else {
+            let aborted = run.done(abort_aggregate_of(&prepared), Some(&zone)).await;
+            run.done(clear_of(&aborted), Some(&zone)).await;
+        }
     }
     assert_eq!(run.world.row(&hero).await.owner, target.fence);
     vec![hero, zone]
@@ -296,16 +184,8 @@ async fn shell<P: Provider>(run: &Run<'_, '_, P>, node: &Node, target: &Node) ->
     request.execution_mode = Some(ExecutionMode::PerActor);
     let fence = *run.done(request, Some(&key)).await.value;
     let row = run.done(commit(&fence, node), Some(&key)).await;
-    let r = reserve_move(run, &row, target);
-    let row = run.done(r.clone(), Some(&key)).await;
-    let commit = CommitSpotAuthority {
-        spot: spot_id(key.id()),
-        relocation: r.relocation,
-        version: row.version,
-        source: r.source,
-        lease: target.fence.lease,
-    };
-    run.done(commit, Some(&key)).await;
+    let row = run.done(run.world.reserve_move(&row, target), Some(&key)).await;
+    run.done(commit_spot_of(&row), Some(&key)).await;
     vec![key]
 }
 
