@@ -185,3 +185,23 @@ fn what_a_closed_link_had_queued_leaves_although_its_transport_is_dropped_at_onc
         assert_eq!(reader.reason, Some(LinkDownReason::Closed));
     }
 }
+
+#[test]
+fn an_idle_transport_sleeps() {
+    let (rig, _, _, _) = Rig::pair(brisk());
+    let Rig { reactor, mut hosts, .. } = rig;
+    let clock = reactor.clock();
+    let mut polls = 0;
+    let mut end = pin!(clock.sleep_until(clock.now() + 1_500 * MS));
+    reactor.block_on(poll_fn(|cx| {
+        polls += 1;
+        for host in &mut hosts {
+            while let Poll::Ready(event) = host.transport.poll_event(cx) {
+                panic!("{event:?}");
+            }
+        }
+        end.as_mut().poll(cx)
+    }));
+    // Pings of both connections went by in libzmq's own thread meanwhile.
+    assert!(polls < 20, "polled {polls} times");
+}
