@@ -8,6 +8,10 @@ use spotmesh_zmq_ffi::{Error, Socket};
 
 use crate::frame;
 
+/// Messages given to libzmq before the other side has taken them, at most. Fewer than the high water mark: a
+/// connection whose receiving queue is full is not read, so that its pings stay unanswered and end it.
+pub(crate) const FLIGHT_MESSAGES: usize = 512;
+
 /// A message ready to leave.
 enum Outgoing {
     Pack(Bytes),
@@ -53,6 +57,8 @@ pub(crate) struct OutLane {
     /// Bytes given to libzmq since the lane was opened, and how many of them the other side has taken.
     sent: u64,
     acked: u64,
+    /// What `sent` was after each message that the other side has not taken whole.
+    flight: VecDeque<u64>,
 }
 
 impl OutLane {
@@ -120,6 +126,9 @@ impl OutLane {
             return false;
         }
         self.acked = taken;
+        while self.flight.front().is_some_and(|end| *end <= taken) {
+            self.flight.pop_front();
+        }
         true
     }
 
@@ -143,14 +152,18 @@ impl OutLane {
             self.ack_due = None;
         }
         loop {
+            let len = self.queue.front().map_or(self.pack.len(), Outgoing::len);
+            if len == 0 {
+                break;
+            }
+            let in_flight = self.in_flight();
+            let too_many = self.flight.len() >= FLIGHT_MESSAGES;
+            if too_many || (in_flight > 0 && in_flight + len > window) {
+                return Ok(Pumped::Window);
+            }
             if self.queue.is_empty() {
                 // Not sealed before there is room for it, so that a pack fills while the lane waits.
                 self.seal();
-            }
-            let Some(next) = self.queue.front() else { break };
-            let (len, in_flight) = (next.len(), self.in_flight());
-            if in_flight > 0 && in_flight + len > window {
-                return Ok(Pumped::Window);
             }
             socket.send(&self.route, true)?;
             // The first frame was taken, so the others are.
@@ -167,6 +180,7 @@ impl OutLane {
             }
             self.queued -= len;
             self.sent += len as u64;
+            self.flight.push_back(self.sent);
         }
         if self.bye_due {
             socket.send(&self.route, true)?;
@@ -252,6 +266,26 @@ mod tests {
         let mut lane = OutLane { route: Bytes::from_static(b"B"), ..OutLane::default() };
         lane.push(record(size));
         assert_eq!(lane.pump(&router, 1_000), Ok(Pumped::Empty));
+    }
+
+    #[test]
+    fn the_number_of_messages_in_flight_is_bounded_too() {
+        let (router, _peer) = routed();
+        let mut lane = OutLane { route: Bytes::from_static(b"B"), ..OutLane::default() };
+        let mut ends = Vec::new();
+        for _ in 0..FLIGHT_MESSAGES {
+            lane.push(record(1));
+            assert_eq!(lane.pump(&router, 1 << 20), Ok(Pumped::Empty));
+            ends.push(lane.sent);
+        }
+        for _ in 0..100 {
+            lane.push(record(1));
+            assert_eq!(lane.pump(&router, 1 << 20), Ok(Pumped::Window));
+        }
+        assert!(lane.acked(ends[0] + 1));
+        assert_eq!(lane.pump(&router, 1 << 20), Ok(Pumped::Empty), "what waited left as one message");
+        assert!(lane.acked(lane.sent));
+        assert_eq!((lane.pending(), lane.flight.len()), (0, 0));
     }
 
     #[test]

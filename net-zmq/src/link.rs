@@ -8,7 +8,7 @@ use spotmesh_zmq_ffi::{Error, Socket};
 
 use crate::config::ACK_EVERY;
 use crate::frame::Token;
-use crate::lane::{OutLane, Pumped};
+use crate::lane::{FLIGHT_MESSAGES, OutLane, Pumped};
 use crate::port::PortKey;
 
 /// How far a link has come.
@@ -37,16 +37,19 @@ pub(crate) struct LaneState {
     /// Bytes taken since the lane was opened, and how many of them were told.
     taken: u64,
     told: u64,
+    /// Messages taken since the last was told.
+    untold: usize,
 }
 
 impl LaneState {
-    /// Counts received bytes; tells the other side from time to time.
+    /// Counts a received message; answers whether the other side is now to be told.
     pub(crate) fn take(&mut self, bytes: usize) -> bool {
         self.taken += bytes as u64;
-        if self.taken - self.told < ACK_EVERY {
+        self.untold += 1;
+        if self.taken - self.told < ACK_EVERY && self.untold < FLIGHT_MESSAGES / 4 {
             return false;
         }
-        self.told = self.taken;
+        (self.told, self.untold) = (self.taken, 0);
         self.out.acknowledge(self.taken);
         true
     }

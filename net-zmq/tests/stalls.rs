@@ -100,6 +100,21 @@ fn congestion_ends_when_the_peer_takes_what_was_sent() {
 }
 
 #[test]
+fn a_peer_whose_loop_is_busy_for_long_keeps_its_link() {
+    let (mut rig, asleep, asleep_end, _) = three(true);
+    let patience = 3 * brisk().timing.heartbeat_timeout;
+    let count = 3_000u32;
+    for number in 0..count {
+        rig.send(0, asleep, Lane::Application, numbered(number, 8));
+        rig.flush(0);
+    }
+    // Its loop takes nothing for longer than a ping may stay unanswered; its I/O thread answers them.
+    rig.until_without(1, patience, |_| false);
+    assert!(rig.until(LONG, |h| h[1].received_count(asleep_end) == count as usize));
+    assert_eq!((rig.hosts[0].down(asleep), rig.hosts[1].down(asleep_end)), (None, None));
+}
+
+#[test]
 fn many_small_records_to_a_sleeping_peer_are_packed_and_all_arrive() {
     let (mut rig, asleep, asleep_end, _) = three(false);
     // One flush each: libzmq's queue of 1,000 messages is full long before the bytes are many.
@@ -109,7 +124,12 @@ fn many_small_records_to_a_sleeping_peer_are_packed_and_all_arrive() {
         rig.flush(0);
     }
     assert_eq!(rig.hosts[0].down(asleep), None);
-    assert!(rig.until(LONG, |h| h[1].received_count(asleep_end) == count as usize));
+    assert!(
+        rig.until(LONG, |h| h[1].received_count(asleep_end) == count as usize),
+        "{} of {count}, down: {:?}",
+        rig.hosts[1].received_count(asleep_end),
+        (rig.hosts[0].down(asleep), rig.hosts[1].down(asleep_end))
+    );
     let records = rig.hosts[1].received(asleep_end, Lane::Completion);
     assert!(records.iter().enumerate().all(|(at, record)| number_of(record) == at as u32));
 }
