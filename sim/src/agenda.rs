@@ -101,6 +101,30 @@ impl<E> Agenda<E> {
         self.now = self.now.max(at);
     }
 
+    /// Every pending event with its time and sequence number, in no particular order.
+    pub fn pending(&self) -> impl Iterator<Item = (Nanos, u64, &E)> {
+        self.heap.iter().map(|Reverse(entry)| (entry.at, entry.seq, &entry.event))
+    }
+
+    /// Takes one event out of its turn. The time stays.
+    pub fn take(&mut self, seq: u64) -> Option<(Nanos, E)> {
+        let mut taken = None;
+        let entries = std::mem::take(&mut self.heap).into_vec();
+        for Reverse(entry) in entries {
+            if entry.seq == seq {
+                taken = Some((entry.at, entry.event));
+            } else {
+                self.heap.push(Reverse(entry));
+            }
+        }
+        taken
+    }
+
+    /// Moves the time forward, whatever is pending before.
+    pub fn overtake(&mut self, at: Nanos) {
+        self.now = self.now.max(at);
+    }
+
     /// Number of pending events.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -25,6 +25,12 @@ impl Digest {
         self.b = self.b.wrapping_add(self.a).rotate_left(17) ^ word;
     }
 
+    /// Both halves of the state: 128 bits that tell states apart.
+    #[must_use]
+    pub fn wide(&self) -> u128 {
+        u128::from(self.finish()) << 64 | u128::from(self.a.wrapping_mul(K) ^ self.b)
+    }
+
     /// Adds a value.
     pub fn add(&mut self, value: &impl Hash) {
         value.hash(self);

@@ -14,6 +14,7 @@ pub mod clock;
 pub mod cluster;
 pub mod digest;
 pub mod draw;
+pub mod exhaust;
 pub mod mad;
 pub mod net;
 pub mod oracle;

@@ -13,6 +13,7 @@ use spotmesh_store_memory::{State, apply_with_hints};
 use crate::action::StoreFault;
 use crate::agenda::{Agenda, Nanos, micros, millis};
 use crate::cluster::StoreSpec;
+use crate::digest::Digest;
 use crate::draw::{noise, noise_between};
 use crate::place::{RunOf, Seat};
 
@@ -304,6 +305,33 @@ impl StoreSide {
                 agenda.at(until, StoreHappening::Hint { to, event: StoreEvent::Resync }.into());
             }
         }
+    }
+
+    /// The next answer of a call that was not applied yet gets lost; `applied` says whether the call does.
+    pub fn lose<E: From<StoreHappening>>(&mut self, agenda: &mut Agenda<E>, number: u64, applied: bool) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        if call.forced.is_none() && call.answer_after.take().is_some() {
+            call.forced = Some(StoreError::Indeterminate);
+            call.left = 1 + u8::from(applied);
+            agenda.after(0, StoreHappening::Answer(number).into());
+        }
+    }
+
+    /// Whether a call's answer follows its application, so that it can get lost.
+    #[must_use]
+    pub fn can_lose(&self, number: u64) -> bool {
+        self.calls.get(&number).is_some_and(|call| call.answer_after.is_some() && call.request.mutates())
+    }
+
+    /// Adds everything that matters for what can happen, times aside.
+    pub fn digest(&self, digest: &mut Digest) {
+        digest.add(&self.state);
+        let mut calls: Vec<&Call> = self.calls.values().collect();
+        calls.sort_by_key(|call| (call.by, call.id));
+        for call in calls {
+            digest.add(&(call.by, call.id, &call.request, &call.forced, &call.result, call.left));
+        }
+        digest.add(&self.watches);
     }
 
     /// Ends every fault.

@@ -1,5 +1,6 @@
 //! The command `spotmesh-sim`.
 
+mod exhaust;
 mod explore;
 mod planted;
 mod replay;
@@ -23,6 +24,8 @@ pub struct Cli {
 enum Command {
     /// Run many seeds; report violations and marks never reached.
     Explore(explore::Explore),
+    /// Explore a small scope exhaustively.
+    Exhaust(exhaust::Exhaust),
     /// Run one seed or action list again, with a trace if asked for.
     Replay(replay::Replay),
     /// Run a scenario file.
@@ -40,6 +43,7 @@ pub fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {}));
     let result = match Cli::parse().command {
         Command::Explore(command) => command.run(),
+        Command::Exhaust(command) => command.run(),
         Command::Replay(command) => command.run(),
         Command::Run(command) => command.run(),
         Command::Shrink(command) => command.run(),

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use spotmesh::link::{DialId, Lane, LinkDownReason, LinkId, ProvenPeer, Record, TransportEvent};
 
 use crate::agenda::{Agenda, Nanos, micros};
+use crate::digest::Digest;
 use crate::draw::{noise, noise_between};
 use crate::place::{NodeOf, RunOf, Seat};
 use link::{Flow, Link, Side};
@@ -329,6 +330,31 @@ impl Network {
     /// Links of which at least one side thinks they are up, per pair of nodes.
     pub fn links(&self) -> impl Iterator<Item = (NodeOf, NodeOf)> {
         self.links.values().map(|link| (link.sides[0].end, link.sides[1].end))
+    }
+
+    /// Whether a side has not been told of its link yet: nothing may arrive there before.
+    #[must_use]
+    pub fn is_opening(&self, link: u64, side: usize) -> bool {
+        self.links.get(&link).is_some_and(|link| link.sides[side].state == SideState::Opening)
+    }
+
+    /// The link and sending side of an id, as its owner uses it.
+    #[must_use]
+    pub fn place_of(&self, run: RunOf, id: LinkId) -> Option<(u64, usize)> {
+        self.side_of(run, id)
+    }
+
+    /// Adds everything that matters for what can happen, times aside.
+    pub fn digest(&self, digest: &mut Digest) {
+        for (number, link) in &self.links {
+            digest.add(number);
+            for (side, flow) in link.sides.iter().zip(&link.flows) {
+                digest.add(&(side.end, side.id, side.state as u8, side.dial, flow.cut));
+                digest.add(&flow.lanes);
+            }
+        }
+        digest.add(&self.listeners);
+        digest.add(&self.dials);
     }
 
     /// The peer at the other end of a link.

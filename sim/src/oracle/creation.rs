@@ -119,6 +119,13 @@ impl Creation {
         }
     }
 
+    /// Adds what is remembered.
+    pub fn digest(&self, digest: &mut crate::digest::Digest) {
+        for (key, attempt) in &self.attempts {
+            digest.add(&(key, &attempt.runs, attempt.verdict, attempt.created_for));
+        }
+    }
+
     /// Factories that ran for a key, over all its incarnations.
     #[must_use]
     pub fn factory_runs(&self, key: &ObjectKey) -> usize {

@@ -15,6 +15,7 @@ use spotmesh::model::ObjectKey;
 use spotmesh::output::Turn;
 
 use crate::agenda::Nanos;
+use crate::digest::Digest;
 use crate::place::RunOf;
 
 /// Something that must never happen, happened.
@@ -76,6 +77,25 @@ pub struct Oracles {
 }
 
 impl Oracles {
+    /// Adds what is remembered and may matter later, times aside.
+    pub fn digest(&self, digest: &mut Digest) {
+        for call in self.calls.iter() {
+            let (kind, answer) = match call.end.as_ref().map(|(_, end)| end) {
+                None => (0u8, None),
+                Some(calls::End::Answered(answer)) => (1, Some(answer)),
+                Some(calls::End::Dropped) => (2, None),
+                Some(calls::End::Died) => (3, None),
+            };
+            digest.add(&(
+                call.uid,
+                kind,
+                answer,
+                self.messages.ran(call.uid).map(|ran| (ran.on, ran.counter)),
+            ));
+        }
+        self.creation.digest(digest);
+    }
+
     /// A process is gone: its turns and calls ended with it.
     pub fn process_died(&mut self, run: RunOf) {
         self.turns.process_died(run);

@@ -130,6 +130,15 @@ impl App {
         Some((running, end, replied))
     }
 
+    /// Adds everything that matters for what can happen.
+    pub fn digest(&self, digest: &mut crate::digest::Digest) {
+        digest.add(&self.counters);
+        for (turn, running) in &self.running {
+            digest.add(&(turn, running.instance, &running.key, running.object_generation));
+        }
+        digest.add(&self.waiting);
+    }
+
     /// The core gave the turn up.
     pub fn abandon(&mut self, turn: TurnId) {
         self.running.remove(&turn);

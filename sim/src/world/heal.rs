@@ -72,6 +72,17 @@ impl World {
         self.finish();
     }
 
+    /// Lets the cluster come up until `until` and then until nothing is on its way.
+    pub fn come_up(&mut self, until: Nanos) {
+        self.run_until(until);
+        for _ in 0..500 {
+            if self.choices().is_empty() {
+                return;
+            }
+            self.run_until(self.now() + millis(1));
+        }
+    }
+
     /// Ends every fault now.
     pub fn end_faults(&mut self) {
         self.heal();

@@ -7,6 +7,7 @@
 mod act;
 mod app;
 mod carry;
+mod choose;
 mod heal;
 mod life;
 mod seat;
@@ -29,6 +30,7 @@ use crate::place::{NodeOf, RunOf, Seat};
 use crate::script::Uid;
 use crate::store::{StoreHappening, StoreSide};
 use crate::trace::Trace;
+pub use choose::Choice;
 pub use seat::SeatState;
 use seat::{Held, Trap};
 use std::hash::Hasher as _;
