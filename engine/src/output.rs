@@ -15,7 +15,7 @@ use crate::store::{StoreRequest, WatchScope};
 use crate::wire::{Metadata, PayloadCodec};
 
 /// Something the driver has to do. Outputs are carried out in order.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub enum Output {
     /// Open the listener of a node; report `Bound` or `BindFailed`.
     Bind(NodeIndex),

@@ -1,5 +1,6 @@
 //! What the loop needs of a core, so that it can be tested against a scripted one.
 
+use crate::host::Host;
 use crate::input::Input;
 use crate::model::{HostState, Instant};
 use crate::output::Output;
@@ -16,4 +17,26 @@ pub(crate) trait Core {
     fn poll_timeout(&self) -> Option<Instant>;
     /// State of the host.
     fn state(&self) -> HostState;
+}
+
+impl Core for Host {
+    fn handle(&mut self, input: Input, now: Instant) {
+        Self::handle(self, input, now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        Self::handle_timeout(self, now);
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        Self::poll_output(self)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Self::poll_timeout(self).map(|(at, _why)| at)
+    }
+
+    fn state(&self) -> HostState {
+        Self::state(self)
+    }
 }

@@ -39,6 +39,8 @@ pub enum Message {
     Actor(Box<ActorMessage>),
     /// Terminal reply of a request; its payload is the record's body.
     Reply(Reply),
+    /// A one-way message met a node that does not own its target (MODEL-123, MODEL-126).
+    StaleRoute(Box<StaleRoute>),
 }
 
 impl Message {
@@ -65,6 +67,7 @@ impl Message {
             Self::CreateAnswer(_) => "CreateAnswer",
             Self::Actor(_) => "Actor",
             Self::Reply(_) => "Reply",
+            Self::StaleRoute(_) => "StaleRoute",
         }
     }
 }
@@ -240,6 +243,17 @@ pub struct Reply {
     pub correlation: Correlation,
     /// The kind the request failed with, without its text (ERR-17).
     pub error: Option<ErrorKind>,
+    /// Whether the sender of the reply does not own the target: the cached route is stale (MODEL-123).
+    pub stale_route: bool,
+}
+
+/// Tells the sender of a one-way message that its cached route is stale.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct StaleRoute {
+    /// The Actor.
+    pub target: ActorId,
+    /// The lifecycle the message was fenced with.
+    pub lifecycle: LifecycleGeneration,
 }
 
 /// Metadata of a message: UTF-8 keys and values without NUL, at most 1,024 encoded bytes (MODEL-116).

@@ -9,7 +9,7 @@ mod message;
 pub use codec::{WIRE_VERSION, WireError, decode, encode};
 pub use message::{
     ActorMessage, CallKind, CreateAnswer, CreateOrder, CreateVerdict, Hello, Message, Metadata, NodeUpdate,
-    PayloadCodec, Refusal, Reply,
+    PayloadCodec, Refusal, Reply, StaleRoute,
 };
 
 #[cfg(test)]
