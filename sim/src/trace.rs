@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use spotmesh::TimeoutReason;
+use spotmesh::host::TimeoutReason;
 use spotmesh::input::Input;
 use spotmesh::link::{Lane, LinkId, Record, TransportEvent};
 use spotmesh::model::Instant;
@@ -89,7 +89,7 @@ impl Trace {
 
     /// A host was woken.
     pub fn wake(&mut self, at: Nanos, run: RunOf, due: Option<(Instant, TimeoutReason)>) {
-        let text = due.map_or_else(|| "wake".to_owned(), |(_, reason)| format!("wake {reason:?}"));
+        let text = due.map_or_else(|| "wake".to_owned(), |(_, reason)| format!("wake {reason}"));
         self.push(at, run.to_string(), Kind::Input, text, None);
     }
 

@@ -71,7 +71,8 @@ impl Cluster {
         let (store, network, current) = (self.store.clone(), self.network.clone(), Arc::clone(&self.current));
         let describe = Arc::new(describe);
         let runs = Arc::new(Mutex::new(0u32));
-        let node = Handle::current().create_node().name(format!("{seat}")).init(move || {
+        let handle = Handle::current();
+        let node = handle.create_node().name(format!("{seat}")).init(move || {
             let (store, network) = (store.clone(), network.clone());
             let (describe, current) = (Arc::clone(&describe), Arc::clone(&current));
             let run = {

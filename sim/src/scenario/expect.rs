@@ -125,7 +125,7 @@ impl Expectation {
             }
             Self::Host(seat, expected) => {
                 self.seat(world, *seat)?;
-                let state = world.seats()[usize::from(seat.0)].host().map(spotmesh::Host::state);
+                let state = world.seats()[usize::from(seat.0)].host().map(spotmesh::host::Host::state);
                 (state != Some(*expected)).then(|| format!("{state:?}"))
             }
             Self::Down(seat) => {

@@ -1,6 +1,6 @@
 //! The healed phase: faults end, everything promised must finish, and nothing may be left behind.
 
-use spotmesh::Host;
+use spotmesh::host::Host;
 use spotmesh::model::{ErrorKind, HostState, ObjectKey, ObjectRole};
 use spotmesh::output::Answer;
 

@@ -1,6 +1,6 @@
 //! Processes begin, end, stop and go on.
 
-use spotmesh::Host;
+use spotmesh::host::Host;
 
 use super::{Happening, Held, Point, World, app};
 use crate::agenda::millis;

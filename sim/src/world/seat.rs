@@ -1,7 +1,7 @@
 //! One host's seat: its process, its clock, its configuration, and what waits while it is paused.
 
-use spotmesh::Host;
 use spotmesh::config::{HostConfig, NodeConfig, RidChoice, TypeRegistration};
+use spotmesh::host::Host;
 use spotmesh::input::{CallId, Input};
 use spotmesh::link::NodeIndex;
 use spotmesh::model::limits::Settings;

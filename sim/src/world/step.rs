@@ -1,6 +1,6 @@
 //! One step of one host: an input or a deadline, what follows from it, and the checks after it.
 
-use spotmesh::Host;
+use spotmesh::host::Host;
 use spotmesh::input::Input;
 use spotmesh::link::TransportEvent;
 use spotmesh::wire;
