@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::link::PublicKey;
 use crate::model::limits::{CAPABILITIES_MAX, Settings};
 use crate::model::{
-    ChannelName, Error, ErrorKind, MeshName, ObjectKind, ObjectRole, Prefix, RelocationPolicy, Rid, RoutingMode,
-    SecurityIdentity, StableType, Weight,
+    ChannelName, Error, ErrorKind, MeshName, ObjectKind, ObjectRole, Prefix, RelocationPolicy, Rid,
+    RoutingMode, SecurityIdentity, StableType, Weight,
 };
 
 /// How a node gets its RID (NODE-10..13). Fixed together with a prefix cannot be written.
@@ -161,7 +161,10 @@ impl HostConfig {
         let refuse = |text: String| Err(Error::new(ErrorKind::Configuration, "startup", text));
         self.settings.check()?;
         if self.application_version >> 63 != 0 {
-            return refuse(format!("application_version: expected 0..2^63-1, found {}", self.application_version));
+            return refuse(format!(
+                "application_version: expected 0..2^63-1, found {}",
+                self.application_version
+            ));
         }
         if let Some(wave) = &self.maintenance_wave
             && !(1..=255).contains(&wave.len())
@@ -185,8 +188,9 @@ impl HostConfig {
     }
 
     fn check_node(&self, node: &NodeConfig) -> Result<(), Error> {
-        let refuse =
-            |text: String| Err(Error::new(ErrorKind::Configuration, "startup", format!("{}: {text}", node.mesh)));
+        let refuse = |text: String| {
+            Err(Error::new(ErrorKind::Configuration, "startup", format!("{}: {text}", node.mesh)))
+        };
         if node.needs_store() && !self.has_store {
             return refuse(format!(
                 "role {:?} in {:?} mode needs a Location Store, none is registered",

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::link::TransportEvent;
-use crate::model::{ActorId, ErrorKind, MeshName, PacketName, StableType, Weight};
+use crate::model::{ActorId, ChannelName, ErrorKind, MeshName, PacketName, StableType, Weight};
 use crate::store::{StoreEvent, StoreResult};
 use crate::wire::{Metadata, PayloadCodec};
 
@@ -83,6 +83,13 @@ pub enum Command {
     SetPlacementWeight {
         /// The Mesh, `None` for every node of the host.
         mesh: Option<MeshName>,
+        /// The new weight.
+        weight: Weight,
+    },
+    /// Sets the weight of a Channel this host serves (NODE-112).
+    SetChannelWeight {
+        /// The Channel.
+        channel: ChannelName,
         /// The new weight.
         weight: Weight,
     },

@@ -1,4 +1,5 @@
 //! Spotmesh.
+#![cfg_attr(feature = "driver", doc = "", doc = include_str!("app/first_actor.md"))]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod config;

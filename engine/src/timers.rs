@@ -52,6 +52,7 @@ impl<K: Ord + Clone> Timers<K> {
         self.at.contains_key(key)
     }
 
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.at.len()
     }

@@ -12,7 +12,7 @@ use super::create::Actors;
 use super::target::{ActorTarget, AnyTarget};
 use crate::driver::{Arrival, CallFuture, Observer, Port, loop_is_gone};
 use crate::input::Command;
-use crate::model::{Error, ErrorKind, HostState, MeshName, Weight};
+use crate::model::{ChannelName, Error, ErrorKind, HostState, MeshName, Weight};
 use crate::output::Answer;
 
 /// A running host. Clones are the same host; dropping them all does not end it.
@@ -97,17 +97,25 @@ impl HostHandle {
 
     fn set_weight(&self, mesh: Result<Option<MeshName>, Error>, weight: i64) -> CallFuture<'static, ()> {
         let command = mesh.and_then(|mesh| {
-            let weight = Weight::new(weight).ok_or_else(|| {
-                let found = format!("placement weight: expected 0..=10000, found {weight}");
-                Error::new(ErrorKind::Configuration, "set_placement_weight", found)
-            })?;
+            let weight = weight_of(weight, "set_placement_weight")?;
             Ok(Command::SetPlacementWeight { mesh, weight })
         });
-        self.caller().call(command, |answer| match answer {
-            Answer::Set => Ok(()),
-            Answer::Failed(error) => Err(error),
-            other => Err(unexpected("set_placement_weight", &other)),
-        })
+        self.caller().call(command, set)
+    }
+
+    /// Sets the weight of a Channel the host serves, 0..=10000 (NODE-112).
+    ///
+    /// Awaiting it fails with Configuration where the weight is out of range (ERR-21), InvalidOperation where
+    /// the text is no ChannelName, and NotFound where the host does not serve the Channel.
+    pub fn set_channel_weight(&self, channel: impl AsRef<str>, weight: i64) -> CallFuture<'static, ()> {
+        let channel = ChannelName::new(channel).map_err(|illegal| {
+            Error::new(ErrorKind::InvalidOperation, "set_channel_weight", illegal.to_string())
+        });
+        let command = channel.and_then(|channel| {
+            let weight = weight_of(weight, "set_channel_weight")?;
+            Ok(Command::SetChannelWeight { channel, weight })
+        });
+        self.caller().call(command, set)
     }
 
     /// Ends the host in order (spec 09 §9); its loop ends afterwards.
@@ -122,6 +130,21 @@ impl HostHandle {
         // Without a loop the stream is empty, which is the truth.
         let _ = self.port.tell(Arrival::Observe(end));
         observer
+    }
+}
+
+fn weight_of(weight: i64, operation: &'static str) -> Result<Weight, Error> {
+    Weight::new(weight).ok_or_else(|| {
+        let found = format!("weight: expected 0..=10000, found {weight}");
+        Error::new(ErrorKind::Configuration, operation, found)
+    })
+}
+
+fn set(answer: Answer) -> Result<(), Error> {
+    match answer {
+        Answer::Set => Ok(()),
+        Answer::Failed(error) => Err(error),
+        other => Err(unexpected("set", &other)),
     }
 }
 

@@ -17,9 +17,9 @@ use crate::model::{
 };
 use crate::output::Answer;
 use crate::store::{
-    AbortNotExecuted, AbortRecovery, AuthorityView, ConflictReason, CreationSource, CreationView, Mark as RowMark,
-    PutCreationContent, ReadCreation, ReservationFence, Reserve, StoreError, StoreReply, StoreRequest, StoreResult,
-    TerminalEnvelope, TerminalOutcome,
+    AbortNotExecuted, AbortRecovery, AuthorityView, ConflictReason, CreationSource, CreationView,
+    Mark as RowMark, PutCreationContent, ReadCreation, ReservationFence, Reserve, StoreError, StoreReply,
+    StoreRequest, StoreResult, TerminalEnvelope, TerminalOutcome,
 };
 use crate::wire::CreateVerdict;
 
@@ -296,7 +296,8 @@ impl Coordinator {
         };
         if row.kind != self.spec.kind || row.stable_type != self.spec.stable_type {
             out.push(CoordinatorEffect::Mark(Mark::CreateTypeMismatch));
-            let found = format!("expected {}, found {:?} {}", self.spec.stable_type, row.kind, row.stable_type);
+            let found =
+                format!("expected {}, found {:?} {}", self.spec.stable_type, row.kind, row.stable_type);
             return self.fail(ErrorKind::TypeMismatch, found, out); // CREATE-29, -85
         }
         let Some(pending) = row.pending() else { return self.ready(row, cx, out) };
@@ -534,7 +535,9 @@ impl Coordinator {
                 let actor = actor_ref(&fence.key, object_generation, &target.mesh, &target.rid);
                 self.finish(actor.map(|actor| rejected(actor, reply, cx)), out) // CREATE-47
             }
-            CreateVerdict::Failed(kind) => self.fail(kind, "the attempt failed at its target".to_owned(), out),
+            CreateVerdict::Failed(kind) => {
+                self.fail(kind, "the attempt failed at its target".to_owned(), out)
+            }
             CreateVerdict::NotAdmitted => {
                 self.excluded.insert((target.rid.clone(), target.lifecycle));
                 self.withdraw(fence, cx, out) // CREATE-46
@@ -600,7 +603,11 @@ impl Coordinator {
         }));
         self.give_back(&state, cx, out);
         if !after_order && self.only_failures && !matches!(state, State::Select) {
-            return self.fail(ErrorKind::Unavailable, "store or route not usable until the deadline".to_owned(), out);
+            return self.fail(
+                ErrorKind::Unavailable,
+                "store or route not usable until the deadline".to_owned(),
+                out,
+            );
         }
         self.fail(ErrorKind::DeadlineExceeded, format!("in {}", name_of(&state)), out)
     }

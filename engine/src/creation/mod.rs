@@ -16,6 +16,8 @@ mod target;
 #[cfg(test)]
 mod target_tests;
 
-pub(crate) use coordinator::{Coordinator, CoordinatorContext, CoordinatorEffect, CoordinatorEvent, CreateSpec, actor_ref};
+pub(crate) use coordinator::{
+    Coordinator, CoordinatorContext, CoordinatorEffect, CoordinatorEvent, CreateSpec, actor_ref,
+};
 pub(crate) use recovery::{Recovery, RecoveryEffect, RecoveryEvent};
 pub(crate) use target::{AnswerRoute, Attempt, AttemptContext, AttemptEffect, AttemptEvent};

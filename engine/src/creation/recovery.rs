@@ -188,7 +188,9 @@ impl Recovery {
     fn rest(&mut self, now: Instant, entropy: &mut Entropy, out: Out<'_>) -> State {
         self.seen = std::mem::take(&mut self.seen_now);
         let fifth = u64::try_from(self.interval.as_nanos() / 5).unwrap_or(0);
-        out.push(RecoveryEffect::SetTimer(now + (self.interval - Duration::from_nanos(entropy.below(fifth)))));
+        out.push(RecoveryEffect::SetTimer(
+            now + (self.interval - Duration::from_nanos(entropy.below(fifth))),
+        ));
         State::Idle
     }
 }

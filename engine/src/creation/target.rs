@@ -5,14 +5,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
+use crate::input::{InstanceId, TurnEnd, TurnId};
 use crate::link::{LinkId, NodeIndex};
 use crate::mark::Mark;
 use crate::model::limits::{CREATION_REQUEST_MAX, WAITER_BACKOFF_FIRST, WAITER_BACKOFF_MAX};
 use crate::model::{
-    ContentId, ErrorKind, Instant, LeaseRef, ObjectKind, OperationId, OperationIdentity, Sha256Digest, SpotId,
-    StableType,
+    ContentId, ErrorKind, Instant, LeaseRef, ObjectKind, OperationId, OperationIdentity, Sha256Digest,
+    SpotId, StableType,
 };
-use crate::input::{InstanceId, TurnEnd, TurnId};
 use crate::store::{
     AbortFailed, AbortNotExecuted, AuthorityState, CommitCreated, CommitRejected, CreationSource,
     CreationView, GetCreationContent, ReadCreation, ReservationFence, StoreError, StoreReply, StoreRequest,
@@ -32,9 +32,16 @@ pub(crate) enum AnswerRoute {
 /// What an attempt writes to the Store when its application code has decided.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 enum Verdict {
-    Created { envelope: TerminalEnvelope },
-    Rejected { envelope: TerminalEnvelope },
-    Failed { envelope: TerminalEnvelope, kind: ErrorKind },
+    Created {
+        envelope: TerminalEnvelope,
+    },
+    Rejected {
+        envelope: TerminalEnvelope,
+    },
+    Failed {
+        envelope: TerminalEnvelope,
+        kind: ErrorKind,
+    },
     /// Nothing of the application ran (CREATE-69, CREATE-93).
     NotExecuted,
 }
@@ -313,7 +320,8 @@ impl Attempt {
     ) -> State {
         match result {
             Ok(StoreReply::Content(found))
-                if found.value.bytes.len() == size as usize && Sha256Digest::of(&found.value.bytes) == digest =>
+                if found.value.bytes.len() == size as usize
+                    && Sha256Digest::of(&found.value.bytes) == digest =>
             {
                 let remaining = self.deadline.map_or(Duration::ZERO, |deadline| deadline.since(cx.now));
                 out.push(AttemptEffect::Run { request: found.value.bytes, remaining });
@@ -405,7 +413,9 @@ impl Attempt {
                 entry_spot_id: cx.entry_spot.cloned(),
             }
             .into(),
-            Verdict::Rejected { envelope } => CommitRejected { fence, lease, envelope: envelope.clone() }.into(),
+            Verdict::Rejected { envelope } => {
+                CommitRejected { fence, lease, envelope: envelope.clone() }.into()
+            }
             Verdict::Failed { envelope, .. } => {
                 AbortFailed { fence, lease, envelope: Some(envelope.clone()) }.into()
             }
@@ -454,7 +464,9 @@ impl Attempt {
     ) -> State {
         let view = match result {
             Ok(StoreReply::Creation(view)) => view,
-            Ok(_) | Err(StoreError::DataLost | StoreError::Corrupt(_)) => return self.discard(instance, cx, out),
+            Ok(_) | Err(StoreError::DataLost | StoreError::Corrupt(_)) => {
+                return self.discard(instance, cx, out);
+            }
             Err(_) => {
                 self.back_off(cx, out);
                 return State::Reviewing { instance, verdict };
@@ -476,12 +488,7 @@ impl Attempt {
         }
     }
 
-    fn complete(
-        &mut self,
-        instance: Option<InstanceId>,
-        verdict: Verdict,
-        out: Out<'_>,
-    ) -> State {
+    fn complete(&mut self, instance: Option<InstanceId>, verdict: Verdict, out: Out<'_>) -> State {
         let object_generation = self.fence.object_generation;
         match verdict {
             Verdict::Created { envelope } => {

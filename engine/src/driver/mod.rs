@@ -31,6 +31,7 @@ pub use store::{LocationStore, LocationStoreExt};
 pub use transport::Transport;
 pub use turns::TurnPlacement;
 
+#[cfg(test)]
 pub(crate) use self::core::Core;
 pub(crate) use call::loop_is_gone;
 pub(crate) use drive::{Driver, Surroundings};

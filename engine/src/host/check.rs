@@ -28,7 +28,8 @@ impl Host {
         };
         for (at, node) in self.nodes.iter().enumerate() {
             node.peers().check().map_err(|found| Violation(format!("peers of node {at}: {found}")))?;
-            let accepted = self.attempts.values().filter(|a| usize::from(a.node.0) == at && a.accepted).count();
+            let accepted =
+                self.attempts.values().filter(|a| usize::from(a.node.0) == at && a.accepted).count();
             ensure(accepted == node.pending_activations as usize, &|| {
                 format!("node {at}: {accepted} accepted attempts, {} counted", node.pending_activations)
             })?;
@@ -42,9 +43,13 @@ impl Host {
                 format!("operation {operation:?} has no deadline")
             })?;
             let watched = self.watchers.get(&coordinator.spec.key).is_some_and(|all| all.contains(operation));
-            ensure(watched == coordinator.is_watching(), &|| format!("operation {operation:?}: watch {watched}"))?;
+            ensure(watched == coordinator.is_watching(), &|| {
+                format!("operation {operation:?}: watch {watched}")
+            })?;
         }
-        ensure(self.create_calls.len() == self.coordinators.len(), &|| "calls of ended operations".to_owned())?;
+        ensure(self.create_calls.len() == self.coordinators.len(), &|| {
+            "calls of ended operations".to_owned()
+        })?;
         for (reservation, attempt) in &self.attempts {
             ensure(!attempt.is_done(), &|| format!("attempt {reservation:?} is done and kept"))?;
             if let Some(turn) = attempt.turn() {
@@ -64,7 +69,9 @@ impl Host {
             ensure(self.links.contains_key(link), &|| format!("replies are awaited on lost {link:?}"))?;
         }
         let busy = self.objects.iter().filter(|object| !object.is_idle()).count();
-        ensure(busy == self.objects.busy(), &|| format!("{busy} busy objects, {} counted", self.objects.busy()))?;
+        ensure(busy == self.objects.busy(), &|| {
+            format!("{busy} busy objects, {} counted", self.objects.busy())
+        })?;
         for key in self.timers.keys() {
             let owned = match key {
                 TimerKey::StoreCall(call) => self.store_calls.contains_key(call),

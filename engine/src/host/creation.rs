@@ -37,8 +37,9 @@ impl Host {
             let found = create.request.len();
             return Err(invalid(format!("expected at most {CREATION_REQUEST_MAX} bytes, found {found}"))); // CREATE-11
         }
-        let timeout = call_timeout(create.timeout)
-            .ok_or_else(|| invalid(format!("timeout: expected 1 ms..2^31-1 ms, found {:?}", create.timeout)))?;
+        let timeout = call_timeout(create.timeout).ok_or_else(|| {
+            invalid(format!("timeout: expected 1 ms..2^31-1 ms, found {:?}", create.timeout))
+        })?;
         self.check_admission("create")?;
         let node = self.choose_mesh(create.mesh.as_ref())?;
         let local = &self.nodes[usize::from(node.0)].local;
@@ -106,7 +107,9 @@ impl Host {
     /// NODE-50..53: the listing of the chosen Mesh, this node included, remote ones only while ready.
     fn choose_candidate(&mut self, operation: OperationId) -> CoordinatorEvent {
         let draw = self.entropy.next_u64();
-        let Some(coordinator) = self.coordinators.get(&operation) else { return CoordinatorEvent::NobodyFits };
+        let Some(coordinator) = self.coordinators.get(&operation) else {
+            return CoordinatorEvent::NobodyFits;
+        };
         let node = &self.nodes[usize::from(coordinator.node.0)];
         let Some(listing) = &node.listing else { return CoordinatorEvent::NobodyFits };
         let ready = |rid: &Rid, lifecycle: LifecycleGeneration| {
@@ -204,11 +207,7 @@ impl Host {
     }
 
     /// Tells every coordinator that `concerns` answers for. Creations in flight are few beside objects.
-    fn tell_coordinators(
-        &mut self,
-        concerns: impl Fn(&Coordinator) -> bool,
-        event: &CoordinatorEvent,
-    ) {
+    fn tell_coordinators(&mut self, concerns: impl Fn(&Coordinator) -> bool, event: &CoordinatorEvent) {
         let concerned: Vec<_> = self
             .coordinators
             .iter()
@@ -256,10 +255,22 @@ impl Host {
     /// An order arrived, from a peer or from a coordinator of this host (CREATE-56, -58).
     pub(super) fn order_arrived(&mut self, route: AnswerRoute, order: CreateOrder) {
         let Some(node) = self.own_node(&order.fence.target.rid, order.fence.target.lifecycle) else {
-            return self.answer_order(route, &order.fence, &order.operation, CreateVerdict::Unavailable, None);
+            return self.answer_order(
+                route,
+                &order.fence,
+                &order.operation,
+                CreateVerdict::Unavailable,
+                None,
+            );
         };
         if self.shutdown_is_releasing() {
-            return self.answer_order(route, &order.fence, &order.operation, CreateVerdict::Unavailable, None);
+            return self.answer_order(
+                route,
+                &order.fence,
+                &order.operation,
+                CreateVerdict::Unavailable,
+                None,
+            );
         }
         let reservation = order.fence.reservation;
         let twice = planted!(self, RunsOrderTwice);

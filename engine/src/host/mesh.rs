@@ -11,18 +11,18 @@ use crate::event::Event;
 use crate::link::{DialId, LinkDownReason, LinkId, NodeIndex, ProvenPeer};
 use crate::mark::Mark;
 use crate::mesh::{
-    Discovery, DiscoveryEffect, DiscoveryEvent, DiscoveryTimer, Listing, LocalNode, PeerEffect, PeerEvent, PeerTimer,
-    Peers,
+    Discovery, DiscoveryEffect, DiscoveryEvent, DiscoveryTimer, Listing, LocalNode, PeerEffect, PeerEvent,
+    PeerTimer, Peers,
 };
 use crate::model::limits::PAGE_MAX;
 use crate::model::{
-    DescriptorRevision, Entropy, HostState, LeaseRef, LifecycleGeneration, NodeFence, ObjectRole, Rid, RoutingMode,
-    SpotId, Weight,
+    DescriptorRevision, Entropy, HostState, LeaseRef, LifecycleGeneration, NodeFence, ObjectRole, Rid,
+    RoutingMode, SpotId, Weight,
 };
 use crate::output::Output;
 use crate::store::{
-    ClaimNode, Descriptor, ListDescriptors, NodeLimits, RemoveDescriptor, SpotType, StoreError, StoreReply, StoreResult,
-    TypeCapability,
+    ClaimNode, Descriptor, ListDescriptors, NodeLimits, RemoveDescriptor, SpotType, StoreError, StoreReply,
+    StoreResult, TypeCapability,
 };
 use crate::wire::{Message, encode};
 
@@ -237,7 +237,13 @@ impl Host {
         self.outputs.push_back(Output::Send { link, lane, record });
     }
 
-    pub(super) fn link_up(&mut self, node: NodeIndex, link: LinkId, dial: Option<DialId>, proven: ProvenPeer) {
+    pub(super) fn link_up(
+        &mut self,
+        node: NodeIndex,
+        link: LinkId,
+        dial: Option<DialId>,
+        proven: ProvenPeer,
+    ) {
         if usize::from(node.0) >= self.nodes.len() {
             self.outputs.push_back(Output::CloseLink(link));
             return;
@@ -333,16 +339,19 @@ impl Host {
 
     /// The local node that is `rid` in this lifecycle, if any.
     pub(super) fn own_node(&self, rid: &Rid, lifecycle: LifecycleGeneration) -> Option<NodeIndex> {
-        let at = self.nodes.iter().position(|node| node.local.rid == *rid && node.local.lifecycle == lifecycle)?;
+        let at =
+            self.nodes.iter().position(|node| node.local.rid == *rid && node.local.lifecycle == lifecycle)?;
         Some(super::startup::index(at))
     }
 
     /// A ready link to that lifecycle of a peer.
     pub(super) fn ready_link(&self, fence: &NodeFence) -> Option<(NodeIndex, LinkId)> {
-        self.nodes.iter().enumerate().filter(|(_, node)| node.local.mesh == fence.mesh).find_map(|(at, node)| {
-            let (link, lifecycle) = node.peers.ready(&fence.rid)?;
-            (lifecycle == fence.lifecycle).then_some((super::startup::index(at), link))
-        })
+        self.nodes.iter().enumerate().filter(|(_, node)| node.local.mesh == fence.mesh).find_map(
+            |(at, node)| {
+                let (link, lifecycle) = node.peers.ready(&fence.rid)?;
+                (lifecycle == fence.lifecycle).then_some((super::startup::index(at), link))
+            },
+        )
     }
 
     pub(super) fn note_dead_link(&mut self) {

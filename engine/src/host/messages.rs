@@ -16,7 +16,9 @@ use crate::mark::Mark;
 use crate::model::limits::{PAYLOAD_MAX, call_timeout};
 use crate::model::{ActorId, Correlation, Error, ErrorKind, Instant, NodeFence, ObjectKey, StoreVersion};
 use crate::output::Answer;
-use crate::store::{AuthorityRead, AuthorityView, ReadAuthority, Resolution, StoreError, StoreReply, StoreResult, resolve};
+use crate::store::{
+    AuthorityRead, AuthorityView, ReadAuthority, Resolution, StoreError, StoreReply, StoreResult, resolve,
+};
 
 /// One call in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
@@ -107,7 +109,14 @@ impl Routes {
         }
     }
 
-    fn remember(&mut self, view: &AuthorityView, now: Instant, sent: Instant, max_age: Duration, margin: Duration) {
+    fn remember(
+        &mut self,
+        view: &AuthorityView,
+        now: Instant,
+        sent: Instant,
+        max_age: Duration,
+        margin: Duration,
+    ) {
         self.forget(&view.key);
         while let Some((until, key)) = self.cache_ends.first().cloned()
             && until <= now
@@ -195,7 +204,10 @@ impl Host {
     ) -> Result<Duration, Error> {
         let invalid = |text: String| Err(Error::new(ErrorKind::InvalidOperation, operation, text));
         if message.payload.len() > PAYLOAD_MAX {
-            return invalid(format!("payload: expected at most {PAYLOAD_MAX} bytes, found {}", message.payload.len()));
+            return invalid(format!(
+                "payload: expected at most {PAYLOAD_MAX} bytes, found {}",
+                message.payload.len()
+            ));
         }
         let Some(timeout) = call_timeout(message.timeout) else {
             return invalid(format!("timeout: expected 1 ms..2^31-1 ms, found {:?}", message.timeout));
@@ -223,7 +235,8 @@ impl Host {
                 match resolve(read) {
                     Resolution::ReadyRoute(view) => {
                         let settings = &self.config.settings;
-                        let (age, margin) = (settings.route_cache_max_age, settings.owner_lease_fencing_margin);
+                        let (age, margin) =
+                            (settings.route_cache_max_age, settings.owner_lease_fencing_margin);
                         self.routes.remember(view, self.now, sent, age, margin);
                         Ok(view.owner.clone())
                     }
@@ -259,7 +272,8 @@ impl Host {
         let Some(found) = self.calls.get_mut(&call) else { return };
         let key = found.key.clone();
         let deadline = found.deadline;
-        let Stage::Resolving { message, request } = std::mem::replace(&mut found.stage, Stage::Finding) else {
+        let Stage::Resolving { message, request } = std::mem::replace(&mut found.stage, Stage::Finding)
+        else {
             return;
         };
         if self.own_node(&fence.rid, fence.lifecycle).is_some() {
@@ -353,7 +367,10 @@ impl Host {
     }
 
     pub(super) fn call_deadline(&mut self, call: CallId) {
-        if matches!(self.calls.get(&call), Some(MessageCall { stage: Stage::Remote { .. } | Stage::Local { .. }, .. })) {
+        if matches!(
+            self.calls.get(&call),
+            Some(MessageCall { stage: Stage::Remote { .. } | Stage::Local { .. }, .. })
+        ) {
             self.mark(Mark::RequestTimedOut);
         }
         self.message_failed(call, ErrorKind::DeadlineExceeded, "not completed by the deadline");

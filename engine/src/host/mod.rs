@@ -31,9 +31,7 @@ use crate::lease::OwnerLease;
 use crate::link::{LinkId, NodeIndex, TransportEvent};
 use crate::mark::{Mark, Marks};
 use crate::mesh::{DialIds, DiscoveryTimer, PeerTimer};
-use crate::model::{
-    Entropy, Error, HostState, Instant, ObjectKey, OperationId, OwnerId, ReservationId,
-};
+use crate::model::{Entropy, Error, HostState, Instant, ObjectKey, OperationId, OwnerId, ReservationId};
 use crate::output::{Answer, Output};
 #[cfg(feature = "planted")]
 use crate::planted::Mutant;
@@ -253,6 +251,9 @@ impl Host {
             Command::SendToActor(message) => self.message_called(call, from, message, false),
             Command::RequestActor(message) => self.message_called(call, from, message, true),
             Command::SetPlacementWeight { mesh, weight } => self.weight_called(call, mesh.as_ref(), weight),
+            Command::SetChannelWeight { channel, weight } => {
+                self.channel_weight_called(call, &channel, weight);
+            }
             Command::Shutdown { timeout } => self.shutdown_called(call, timeout),
         }
     }

@@ -4,8 +4,9 @@ use super::store_calls::StoreUse;
 use super::{Host, TimerKey};
 use crate::input::CallId;
 use crate::link::NodeIndex;
+use crate::mesh::PeerEvent;
 use crate::model::limits::WAITER_BACKOFF_MAX;
-use crate::model::{Error, ErrorKind, MeshName, ObjectRole, Weight};
+use crate::model::{ChannelName, Error, ErrorKind, MeshName, ObjectRole, Weight};
 use crate::output::Answer;
 use crate::store::{StoreError, StoreResult, UpdateDescriptor};
 
@@ -17,11 +18,14 @@ impl Host {
         let chosen: Vec<_> = self
             .nodes
             .iter()
-            .filter(|node| node.local.role == ObjectRole::Server && mesh.is_none_or(|name| node.local.mesh == *name))
+            .filter(|node| {
+                node.local.role == ObjectRole::Server && mesh.is_none_or(|name| node.local.mesh == *name)
+            })
             .map(|node| node.local.node)
             .collect();
         if chosen.is_empty() {
-            let error = Error::new(ErrorKind::NotFound, "set_placement_weight", "no Object Server of that Mesh");
+            let error =
+                Error::new(ErrorKind::NotFound, "set_placement_weight", "no Object Server of that Mesh");
             return self.answer(call, Answer::Failed(error));
         }
         for node in chosen {
@@ -32,6 +36,28 @@ impl Host {
                 self.nodes[at].unpublished = true;
                 self.publish(node);
             }
+        }
+        self.answer(call, Answer::Set);
+    }
+
+    /// NODE-112..115: peers learn the complete set at once; a lost update is repaired by the next descriptor.
+    pub(super) fn channel_weight_called(&mut self, call: CallId, channel: &ChannelName, weight: Weight) {
+        if let Err(error) = self.check_admission("set_channel_weight") {
+            return self.answer(call, Answer::Failed(error));
+        }
+        let Some(at) = self.nodes.iter().position(|node| node.local.channels.contains_key(channel)) else {
+            let error =
+                Error::new(ErrorKind::NotFound, "set_channel_weight", "this host serves no such Channel");
+            return self.answer(call, Answer::Failed(error));
+        };
+        let node = &mut self.nodes[at];
+        if node.local.channels.insert(channel.clone(), weight) != Some(weight) {
+            node.raise_revision();
+            node.unpublished = true;
+            let (channels, revision) = (node.local.channels.clone(), node.local.revision);
+            let index = node.local.node;
+            self.peer_event(index, PeerEvent::WeightsChanged { channels, revision });
+            self.publish(index);
         }
         self.answer(call, Answer::Set);
     }

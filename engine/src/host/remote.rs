@@ -41,7 +41,14 @@ impl Host {
     }
 
     /// The point of no return: the entry for the reply is there before the message leaves (MODEL-113).
-    fn hand_over(&mut self, call: CallId, link: LinkId, fence: &NodeFence, message: ActorCall, request: bool) {
+    fn hand_over(
+        &mut self,
+        call: CallId,
+        link: LinkId,
+        fence: &NodeFence,
+        message: ActorCall,
+        request: bool,
+    ) {
         let correlation = self.routes.correlation();
         let Some(found) = self.calls.get_mut(&call) else { return };
         let remaining = found.deadline.since(self.now);
@@ -153,7 +160,8 @@ impl Host {
                 Origin::Remote(link, correlation) => self.reply(link, correlation, Err(kind), stale),
                 _ => {
                     self.record(Event::MessageDropped { key, kind });
-                    let stale = crate::wire::StaleRoute { target: message.target, lifecycle: message.lifecycle };
+                    let stale =
+                        crate::wire::StaleRoute { target: message.target, lifecycle: message.lifecycle };
                     self.send(link, &Message::StaleRoute(Box::new(stale)), None);
                 }
             };

@@ -12,7 +12,9 @@ use crate::mark::Mark;
 use crate::model::limits::{PAGE_MAX, WAITER_BACKOFF_FIRST};
 use crate::model::{Error, ErrorKind, HostState};
 use crate::output::{Answer, Output};
-use crate::store::{ReleaseLease, RemoveOwnerRows, StoreError, StoreReply, StoreRequest, StoreResult, UpdateDescriptor};
+use crate::store::{
+    ReleaseLease, RemoveOwnerRows, StoreError, StoreReply, StoreRequest, StoreResult, UpdateDescriptor,
+};
 
 /// Where Shutdown stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -51,7 +53,11 @@ impl Host {
             return running.callers.push(call);
         }
         let Some(timeout) = (!timeout.is_zero()).then_some(timeout) else {
-            let error = Error::new(ErrorKind::InvalidOperation, "shutdown", "expected a positive timeout, found zero");
+            let error = Error::new(
+                ErrorKind::InvalidOperation,
+                "shutdown",
+                "expected a positive timeout, found zero",
+            );
             return self.answer(call, Answer::Failed(error));
         };
         self.shutdown = Some(Shutdown { step: Step::Undoing, callers: vec![call], forced: false });

@@ -17,8 +17,8 @@ use crate::model::limits::{WAITER_BACKOFF_FIRST, WAITER_BACKOFF_MAX};
 use crate::model::{Error, ErrorKind, HostState};
 use crate::output::Output;
 use crate::store::{
-    ConflictReason, PublishDescriptor, ReleaseLease, StoreError, StoreRequest, StoreResult,
-    UpdateDescriptor, WatchScope,
+    ConflictReason, PublishDescriptor, ReleaseLease, StoreError, StoreRequest, StoreResult, UpdateDescriptor,
+    WatchScope,
 };
 
 /// Where startup stands. Nodes are taken in configuration order within a step.
@@ -142,7 +142,11 @@ impl Host {
                 self.enter(Step::Bind(at + 1));
             }
             Err(reason) => {
-                self.startup_failed(Error::new(ErrorKind::Configuration, "startup", format!("bind: {reason}")));
+                self.startup_failed(Error::new(
+                    ErrorKind::Configuration,
+                    "startup",
+                    format!("bind: {reason}"),
+                ));
             }
         }
     }
@@ -286,7 +290,11 @@ impl Host {
             Step::Served | Step::Ended => false,
             Step::Undo(_) => true,
             _ => {
-                self.startup_failed(Error::new(ErrorKind::ShuttingDown, "startup", "shut down while preparing"));
+                self.startup_failed(Error::new(
+                    ErrorKind::ShuttingDown,
+                    "startup",
+                    "shut down while preparing",
+                ));
                 true
             }
         }
@@ -309,4 +317,3 @@ pub(super) fn index(at: usize) -> NodeIndex {
     // A host has far fewer than 65,536 nodes: their MeshNames are listed by hand.
     NodeIndex(at as u16)
 }
-

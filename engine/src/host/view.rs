@@ -1,9 +1,10 @@
 //! What can be read of a host at one moment (spec 11 §2): values, never handles.
 
 use super::Host;
+use crate::event::PeerState;
 use crate::link::NodeIndex;
 use crate::mark::Marks;
-use crate::model::{HostState, LifecycleGeneration, MeshName, Rid, SpotId, Weight};
+use crate::model::{Error, HostState, LifecycleGeneration, MeshName, Rid, SpotId, Weight};
 
 /// One MeshNode as seen now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct NodeView {
     pub placement_weight: Weight,
     /// Peers admitted on their selected route.
     pub ready_peers: Vec<Rid>,
+    /// Every peer wanted, connected or refused, with its state and the last error (NODE-140).
+    pub peers: Vec<(Rid, PeerState, Option<Error>)>,
     /// Attempts that count against its pending-activation limit.
     pub pending_activations: u32,
 }
@@ -52,6 +55,11 @@ impl Host {
             entry_spot: node.entry_spot.clone(),
             placement_weight: node.weight,
             ready_peers: node.peers().ready_peers().map(|peer| peer.rid.clone()).collect(),
+            peers: node
+                .peers()
+                .views()
+                .map(|peer| (peer.rid.clone(), peer.state, peer.last_error.cloned()))
+                .collect(),
             pending_activations: node.pending_activations,
         })
     }

@@ -200,13 +200,7 @@ impl OwnerLease {
         held
     }
 
-    fn renewed(
-        &self,
-        held: Holding,
-        grant: &LeaseGrant,
-        now: Instant,
-        out: &mut Vec<LeaseEffect>,
-    ) -> State {
+    fn renewed(&self, held: Holding, grant: &LeaseGrant, now: Instant, out: &mut Vec<LeaseEffect>) -> State {
         let late = grant.store_now >= held.expires_at;
         let extended = self.extend(held, grant, now, out);
         if late {
@@ -219,13 +213,7 @@ impl OwnerLease {
         }
     }
 
-    fn extend(
-        &self,
-        held: Holding,
-        grant: &LeaseGrant,
-        now: Instant,
-        out: &mut Vec<LeaseEffect>,
-    ) -> Holding {
+    fn extend(&self, held: Holding, grant: &LeaseGrant, now: Instant, out: &mut Vec<LeaseEffect>) -> Holding {
         let Some(sent) = held.sent else { return held };
         let next = sent + self.interval;
         out.push(LeaseEffect::SetTimer(if next > now { next } else { now }));

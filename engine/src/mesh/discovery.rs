@@ -135,6 +135,7 @@ impl Discovery {
     }
 
     /// Name of the state, for tests and traces.
+    #[cfg(test)]
     pub(crate) fn state_name(&self) -> &'static str {
         self.state.name()
     }

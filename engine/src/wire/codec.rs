@@ -46,7 +46,9 @@ impl fmt::Display for WireError {
             Self::Version { found: Some(found) } => {
                 write!(f, "wire version: expected {WIRE_VERSION}, found {found}")
             }
-            Self::Version { found: None } => write!(f, "wire version: expected {WIRE_VERSION}, found no byte"),
+            Self::Version { found: None } => {
+                write!(f, "wire version: expected {WIRE_VERSION}, found no byte")
+            }
             Self::TooLarge { found, max } => write!(f, "expected at most {max} bytes, found {found}"),
             Self::Malformed(what) => write!(f, "expected a message, found {what}"),
             Self::Trailing { found } => write!(f, "expected the end of the header, found {found} more bytes"),
@@ -82,8 +84,8 @@ pub fn decode(record: &Record) -> Result<(Message, Option<Bytes>), WireError> {
         found => return Err(WireError::Version { found: found.map(|(version, _)| *version) }),
     };
     debug_assert_eq!(version, WIRE_VERSION);
-    let (message, trailing) =
-        postcard::take_from_bytes::<Message>(rest).map_err(|error| WireError::Malformed(error.to_string()))?;
+    let (message, trailing) = postcard::take_from_bytes::<Message>(rest)
+        .map_err(|error| WireError::Malformed(error.to_string()))?;
     if !trailing.is_empty() {
         return Err(WireError::Trailing { found: trailing.len() });
     }

@@ -1,11 +1,17 @@
 //! The Actor the tests call, and worlds of hosts that own it.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use spotmesh::app::*;
 use spotmesh::driver::Clock;
 use spotmesh_store_memory::MemoryStore;
+
+thread_local! {
+    /// How often the factory of [`Counter`] ran on this thread, which runs a whole world.
+    pub static FACTORIES: Cell<usize> = const { Cell::new(0) };
+}
 
 /// Counts.
 pub struct Counter {
@@ -28,6 +34,7 @@ impl Actor for Counter {
     type Rejected = String;
 
     async fn create(start: Start, _: &mut CreateContext<'_>) -> Result<Admission<Self>, Error> {
+        FACTORIES.set(FACTORIES.get() + 1);
         match start {
             Start::At(value) => Ok(Admission::accept(Counter { value, seen: Vec::new() }, value)),
             Start::Refuse => Ok(Admission::reject("not today".to_owned())),

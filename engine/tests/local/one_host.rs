@@ -45,7 +45,7 @@ fn an_existing_actor_is_a_result_or_an_error_as_the_caller_chose() {
 }
 
 #[test]
-fn create_t4_a_failed_or_declined_creation_leaves_nothing_and_the_id_free() {
+fn create_24_a_failed_or_declined_creation_leaves_nothing_and_the_id_free() {
     let world = World::new();
     let host = world.server();
     world.local.block_on(async {
@@ -120,15 +120,18 @@ fn a_caller_that_goes_away_disturbs_nobody() {
 }
 
 #[test]
-fn create_t13_without_weight_or_room_there_is_no_candidate() {
+fn without_weight_or_room_there_is_no_candidate() {
     let world = World::new();
     let host = world.local.start(world.describe(|m| m.max_actors(1))).unwrap();
     world.local.block_on(async {
         host.set_placement_weight(0).await.unwrap();
+        // Candidates are what the last listing said.
+        world.sleep(Duration::from_secs(2)).await;
         let short = Duration::from_secs(3);
         let refused = host.actors().create::<Counter>("ann", Start::At(1)).timeout(short).await;
         assert_eq!(kind(refused), ErrorKind::Unavailable);
         host.set_placement_weight(100).await.unwrap();
+        world.sleep(Duration::from_secs(2)).await;
         create(&host, "ann", 1).await;
         let refused = host.actors().create::<Counter>("bob", Start::At(1)).timeout(short).await;
         assert_eq!(kind(refused), ErrorKind::Unavailable);

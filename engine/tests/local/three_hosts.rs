@@ -51,6 +51,7 @@ fn create_t1_of_many_callers_one_creates_and_all_others_find() {
             generations.insert(created.actor().unwrap().object_generation);
         }
         assert_eq!((accepted, generations.len()), (1, 1));
+        assert_eq!(FACTORIES.get(), 1);
     });
 }
 

@@ -83,6 +83,9 @@ fn local_checks_refuse_before_anything_is_submitted() {
         // ERR-21, row 14.
         assert_eq!(kind(host.set_placement_weight(10_001).await), ErrorKind::Configuration);
         assert_eq!(kind(host.set_placement_weight(-1).await), ErrorKind::Configuration);
+        assert_eq!(kind(host.set_mesh_placement_weight("", 1).await), ErrorKind::InvalidOperation);
+        assert_eq!(kind(host.set_channel_weight("c", 10_001).await), ErrorKind::Configuration);
+        assert_eq!(kind(host.set_channel_weight("", 1).await), ErrorKind::InvalidOperation);
         // An encoding that fails.
         assert_eq!(kind(host.address("a").send(NeverSent).await), ErrorKind::InvalidOperation);
     });
@@ -106,7 +109,7 @@ impl<'de> serde::Deserialize<'de> for NeverSent {
 crate::message!(NeverSent, "test.never", reply = ());
 
 #[test]
-fn create_t15_a_request_of_1_mib_is_submitted_and_one_byte_more_is_not() {
+fn create_11_a_request_of_1_mib_is_submitted_and_one_byte_more_is_not() {
     let scene = Scene::new();
     scene.runtime.block_on(async {
         // A variant number and a length of three bytes come before the text.

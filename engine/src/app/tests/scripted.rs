@@ -101,6 +101,7 @@ impl ScriptedCore {
             Command::FindActor { id, .. } => {
                 Answer::Found(self.instances.contains_key(&id).then(|| actor_ref(&id)))
             }
+            Command::SetChannelWeight { .. } => Answer::Set,
             Command::SetPlacementWeight { weight, .. } => {
                 let mut script = self.script.lock().unwrap();
                 if let Some((outputs, state)) = script.steps.remove(&weight.get()) {
@@ -109,6 +110,7 @@ impl ScriptedCore {
                 }
                 Answer::Set
             }
+            Command::SetChannelWeight { .. } => Answer::Set,
             Command::Shutdown { .. } => {
                 self.script.lock().unwrap().state = HostState::Stopped;
                 Answer::ShutDown { forced: false }

@@ -180,6 +180,7 @@ impl Peers {
     }
 
     /// Everything about the admitted connection of a peer.
+    #[cfg(test)]
     pub(crate) fn ready_peer(&self, rid: &Rid) -> Option<ReadyPeer<'_>> {
         let link = self.peers.get(rid)?.route?;
         Some(ready_view(link, self.ready_link(link)?))

@@ -244,8 +244,11 @@ fn a_message_before_its_time_closes_the_link() {
         channels: BTreeMap::new(),
         host_state: HostState::Serving,
     });
-    let reply =
-        crate::wire::Reply { correlation: crate::model::Correlation::from_u64(1).unwrap(), error: None };
+    let reply = crate::wire::Reply {
+        correlation: crate::model::Correlation::from_u64(1).unwrap(),
+        error: None,
+        stale_route: false,
+    };
     for message in [Message::Welcome, Message::Probe(1), Message::ProbeAck(1), update, Message::Reply(reply)]
     {
         let mut a = Scene::automatic("a");
