@@ -2,7 +2,7 @@
 //!
 //! An [`Actor`] is a type with state; [`Handle`] gives it one message at a time. A [`HostBuilder`] says which
 //! types which node can own, a [`HostHandle`] creates Actors and talks to them, and handlers do the same
-//! through their context. Everything that can fail fails with one [`Error`](crate::model::Error).
+//! through their context. Everything that can fail fails with one [`Error`].
 
 mod actor;
 mod adapter;

@@ -16,7 +16,7 @@ impl HostPlan {
     /// generator: two host runs must never share one (MODEL-27).
     ///
     /// # Errors
-    /// `Configuration` as in [`HostConfig::check`].
+    /// `Configuration` as in [`HostConfig::check`](crate::config::HostConfig::check).
     pub fn start<T: Transport, C: Clock, E: Executor>(
         self,
         transport: T,

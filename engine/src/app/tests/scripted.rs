@@ -110,7 +110,6 @@ impl ScriptedCore {
                 }
                 Answer::Set
             }
-            Command::SetChannelWeight { .. } => Answer::Set,
             Command::Shutdown { .. } => {
                 self.script.lock().unwrap().state = HostState::Stopped;
                 Answer::ShutDown { forced: false }
