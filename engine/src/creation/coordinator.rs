@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::input::{CallId, CreateMode};
+use crate::input::{CallId, CreateMode, StoreCallId};
 use crate::link::{LinkId, NodeIndex};
 use crate::mark::Mark;
 use crate::model::limits::{TERMINAL_RETENTION, WAITER_BACKOFF_FIRST, WAITER_BACKOFF_MAX};
@@ -139,6 +139,8 @@ pub(crate) struct Coordinator {
     pub(crate) spec: CreateSpec,
     pub(crate) deadline: Instant,
     pub(crate) excluded: BTreeSet<(Rid, LifecycleGeneration)>,
+    /// The one Store call that is out; answers of others are not this operation's any more.
+    pub(crate) store_call: Option<StoreCallId>,
     digest: Sha256Digest,
     /// Content that is stored as far as this operation knows.
     content: Option<ContentId>,
@@ -168,6 +170,7 @@ impl Coordinator {
             spec,
             deadline,
             excluded: BTreeSet::new(),
+            store_call: None,
             digest,
             content: None,
             backoff: WAITER_BACKOFF_FIRST,

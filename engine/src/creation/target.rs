@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::input::{InstanceId, TurnEnd, TurnId};
+use crate::input::{InstanceId, StoreCallId, TurnEnd, TurnId};
 use crate::link::{LinkId, NodeIndex};
 use crate::mark::Mark;
 use crate::model::limits::{CREATION_REQUEST_MAX, WAITER_BACKOFF_FIRST, WAITER_BACKOFF_MAX};
@@ -134,6 +134,8 @@ pub(crate) struct Attempt {
     pub(crate) adopted: bool,
     /// Whether it counts against the pending-activation limit.
     pub(crate) accepted: bool,
+    /// The one Store call that is out.
+    pub(crate) store_call: Option<StoreCallId>,
     deadline: Option<Instant>,
     backoff: Duration,
     state: State,
@@ -159,6 +161,7 @@ impl Attempt {
             adopted: route.is_none(),
             routes: route.into_iter().collect(),
             accepted: false,
+            store_call: None,
             deadline: None,
             backoff: WAITER_BACKOFF_FIRST,
             state: State::Verify,

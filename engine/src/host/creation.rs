@@ -10,7 +10,7 @@ use crate::creation::{
     CoordinatorEffect, CoordinatorEvent, CreateSpec, RecoveryEffect, RecoveryEvent,
 };
 use crate::event::Event;
-use crate::input::{CallId, CreateActor, InstanceId, TurnEnd};
+use crate::input::{CallId, CreateActor, InstanceId, StoreCallId, TurnEnd};
 use crate::link::LinkId;
 use crate::mark::Mark;
 use crate::mesh::{Choice, choose};
@@ -84,13 +84,25 @@ impl Host {
 
     fn coordinator_effect(&mut self, operation: OperationId, effect: CoordinatorEffect) {
         match effect {
-            CoordinatorEffect::Call(request) => self.call_store(StoreUse::Create(operation), request),
-            CoordinatorEffect::CallForgotten(request) => self.call_store(StoreUse::Nobody, request),
+            CoordinatorEffect::Call(request) => {
+                // One call at a time: neither an old wait nor an old answer may speak for this one.
+                self.timers.cancel(&TimerKey::CreateBackoff(operation));
+                let call = self.call_store(StoreUse::Create(operation), request);
+                if let Some(coordinator) = self.coordinators.get_mut(&operation) {
+                    coordinator.store_call = Some(call);
+                }
+            }
+            CoordinatorEffect::CallForgotten(request) => {
+                self.call_store(StoreUse::Nobody, request);
+            }
             CoordinatorEffect::Choose => {
                 let event = self.choose_candidate(operation);
                 self.coordinator_event(operation, event);
             }
-            CoordinatorEffect::Dispatch(fence) => self.dispatch_order(operation, *fence),
+            CoordinatorEffect::Dispatch(fence) => {
+                self.timers.cancel(&TimerKey::CreateBackoff(operation));
+                self.dispatch_order(operation, *fence);
+            }
             CoordinatorEffect::SetBackoff(at) => self.timers.set(TimerKey::CreateBackoff(operation), at),
             CoordinatorEffect::Watch => self.watch(operation),
             CoordinatorEffect::Finish(answer) => self.finish_create(operation, answer),
@@ -193,7 +205,16 @@ impl Host {
         self.coordinator_event(operation, CoordinatorEvent::CallDropped);
     }
 
-    pub(super) fn create_store_answered(&mut self, operation: OperationId, result: StoreResult) {
+    pub(super) fn create_store_answered(
+        &mut self,
+        operation: OperationId,
+        call: StoreCallId,
+        result: StoreResult,
+    ) {
+        match self.coordinators.get_mut(&operation) {
+            Some(coordinator) if coordinator.store_call == Some(call) => coordinator.store_call = None,
+            _ => return,
+        }
         if let Ok(StoreReply::Creation(view)) = &result {
             self.routes.saw(&view.authority);
         }
@@ -322,7 +343,13 @@ impl Host {
 
     fn attempt_effect(&mut self, reservation: ReservationId, effect: AttemptEffect) {
         match effect {
-            AttemptEffect::Call(request) => self.call_store(StoreUse::Attempt(reservation), request),
+            AttemptEffect::Call(request) => {
+                self.timers.cancel(&TimerKey::AttemptBackoff(reservation));
+                let call = self.call_store(StoreUse::Attempt(reservation), request);
+                if let Some(attempt) = self.attempts.get_mut(&reservation) {
+                    attempt.store_call = Some(call);
+                }
+            }
             AttemptEffect::Admit => self.admit_attempt(reservation),
             AttemptEffect::Run { request, remaining } => self.run_attempt(reservation, request, remaining),
             AttemptEffect::Abandon(turn) => {
@@ -398,7 +425,16 @@ impl Host {
         self.attempt_event(reservation, AttemptEvent::BackoffFired);
     }
 
-    pub(super) fn attempt_store_answered(&mut self, reservation: ReservationId, result: StoreResult) {
+    pub(super) fn attempt_store_answered(
+        &mut self,
+        reservation: ReservationId,
+        call: StoreCallId,
+        result: StoreResult,
+    ) {
+        match self.attempts.get_mut(&reservation) {
+            Some(attempt) if attempt.store_call == Some(call) => attempt.store_call = None,
+            _ => return,
+        }
         self.attempt_event(reservation, AttemptEvent::StoreAnswered(result));
     }
 
@@ -497,7 +533,9 @@ impl Host {
         self.recovery.on(event, self.now, lease, &mut self.entropy, &mut effects);
         for effect in effects {
             match effect {
-                RecoveryEffect::Call(request) => self.call_store(StoreUse::Recovery, request),
+                RecoveryEffect::Call(request) => {
+                    self.call_store(StoreUse::Recovery, request);
+                }
                 RecoveryEffect::SetTimer(at) => self.timers.set(TimerKey::Recovery, at),
                 RecoveryEffect::Adopt(row) => self.adopt(&row),
                 RecoveryEffect::Mark(mark) => self.mark(mark),

@@ -249,7 +249,9 @@ impl Host {
                 let remove: StoreRequest = self.nodes[at].removal(lease).into();
                 self.call_store(StoreUse::Startup, remove);
             }
-            (None, Some(lease)) => self.call_store(StoreUse::Startup, ReleaseLease { lease }.into()),
+            (None, Some(lease)) => {
+                self.call_store(StoreUse::Startup, ReleaseLease { lease }.into());
+            }
             (_, None) => self.undo_ended(),
         }
     }

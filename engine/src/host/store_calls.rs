@@ -30,16 +30,22 @@ pub(super) enum StoreUse {
 }
 
 impl Host {
-    pub(super) fn call_store(&mut self, used_by: StoreUse, request: StoreRequest) {
+    pub(super) fn call_store(&mut self, used_by: StoreUse, request: StoreRequest) -> StoreCallId {
         let timeout = self.config.settings.store_call_timeout;
-        self.call_store_within(used_by, request, timeout);
+        self.call_store_within(used_by, request, timeout)
     }
 
-    pub(super) fn call_store_within(&mut self, used_by: StoreUse, request: StoreRequest, timeout: Duration) {
+    pub(super) fn call_store_within(
+        &mut self,
+        used_by: StoreUse,
+        request: StoreRequest,
+        timeout: Duration,
+    ) -> StoreCallId {
         let call = StoreCallId(self.fresh());
         self.store_calls.insert(call, used_by);
         self.timers.set(TimerKey::StoreCall(call), self.now + timeout);
         self.outputs.push_back(Output::CallStore { call, request, timeout });
+        call
     }
 
     /// STORE-27: a call that has started and is not answered in time is Indeterminate.
@@ -57,8 +63,8 @@ impl Host {
             StoreUse::Startup => self.startup_answered(result),
             StoreUse::Discovery(node) => self.discovery_answered(node, result),
             StoreUse::Publish(node) => self.published(node, &result),
-            StoreUse::Create(operation) => self.create_store_answered(operation, result),
-            StoreUse::Attempt(reservation) => self.attempt_store_answered(reservation, result),
+            StoreUse::Create(operation) => self.create_store_answered(operation, call, result),
+            StoreUse::Attempt(reservation) => self.attempt_store_answered(reservation, call, result),
             StoreUse::Recovery => self.recovery_answered(result),
             StoreUse::Route(key) => self.route_read(&key, result),
             StoreUse::Find(call) => self.found(call, result),
