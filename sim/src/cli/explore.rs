@@ -1,5 +1,6 @@
 //! `explore`: many seeds, their violations, and the marks nobody reached.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -28,6 +29,9 @@ pub(super) struct Explore {
     /// Worker threads.
     #[arg(long, default_value_t = 2)]
     jobs: u64,
+    /// Show how many seeds reached each mark.
+    #[arg(long)]
+    marks: bool,
     /// Print one JSON object as the last line.
     #[arg(long)]
     json: bool,
@@ -54,6 +58,8 @@ struct Report {
     marks_reached: u64,
     marks_missed: Vec<&'static str>,
     marks_missed_optional: Vec<&'static str>,
+    /// Seeds that reached each mark.
+    marks: BTreeMap<&'static str, u64>,
     seconds: f64,
 }
 
@@ -90,6 +96,7 @@ impl Explore {
             marks_reached: 0,
             marks_missed: Vec::new(),
             marks_missed_optional: Vec::new(),
+            marks: Mark::ALL.iter().map(|mark| (mark.name(), 0)).collect(),
             seconds: 0.0,
         };
         let mut marks = Marks::default();
@@ -117,6 +124,9 @@ impl Explore {
                 report.calls += outcome.calls;
                 virtual_ns += u128::from(outcome.virtual_ns);
                 marks |= outcome.marks;
+                for mark in outcome.marks.iter() {
+                    *report.marks.entry(mark.name()).or_default() += 1;
+                }
                 if let Some(first) = outcome.violations.first() {
                     report.failed += 1;
                     bar.set_message(format!(", {} failed", report.failed));
@@ -168,6 +178,18 @@ impl Explore {
         }
         if !report.marks_missed_optional.is_empty() {
             println!("marks never reached (optional): {}", report.marks_missed_optional.join(", "));
+        }
+        if self.marks {
+            for (mark, seeds) in &report.marks {
+                println!("{seeds:>8}  {mark}");
+            }
+        }
+        let mut oracles: BTreeMap<&str, u64> = BTreeMap::new();
+        for found in &report.violations {
+            *oracles.entry(&found.oracle).or_default() += 1;
+        }
+        if !oracles.is_empty() {
+            println!("violations by oracle: {oracles:?}");
         }
         for found in report.violations.iter().take(20) {
             println!(

@@ -7,6 +7,7 @@ use super::Oracles;
 use super::calls::{Asked, End};
 use crate::action::{Action, Run};
 use crate::agenda::{Nanos, millis};
+use crate::script::Ending;
 
 /// Whether nothing but applications act in this run, all in one Mesh.
 #[must_use]
@@ -14,8 +15,16 @@ pub fn is_calm(run: &Run) -> bool {
     let one_mesh =
         run.cluster.hosts.iter().all(|host| host.nodes.len() == 1 && host.nodes[0].mesh == "alpha");
     let steady = run.cluster.hosts.iter().all(|host| host.clock_rate == crate::clock::RATE_ONE);
-    let quiet = run.actions.iter().all(|timed| {
-        matches!(timed.action, Action::Create { .. } | Action::Find { .. } | Action::Message { .. })
+    let quiet = run.actions.iter().all(|timed| match &timed.action {
+        Action::Create { .. } | Action::Find { .. } => true,
+        // Nothing may make others wait for long, and everybody has the time to wait.
+        Action::Message { script, timeout_ms, .. } => {
+            script.ending != Ending::Hang
+                && script.nested.is_none()
+                && script.takes_us <= 60_000
+                && *timeout_ms >= 20_000
+        }
+        _ => false,
     });
     one_mesh && steady && quiet
 }
@@ -35,8 +44,11 @@ pub fn judge(run: &Run, oracles: &Oracles) -> Vec<String> {
     for call in oracles.calls.iter().filter(|call| call.at >= from) {
         let Some((_, End::Answered(answer))) = &call.end else { continue };
         match (&call.asked, answer) {
-            (Asked::Message { ending, .. }, Answer::Failed(error)) => {
-                let excused = error.kind() == ErrorKind::NotFound || ending.kind() == Some(error.kind());
+            (Asked::Message { key, ending, from, .. }, Answer::Failed(error)) => {
+                // An Actor that waits for itself is told so (MODEL-73).
+                let own = from.as_ref() == Some(key) && error.kind() == ErrorKind::InvalidOperation;
+                let excused =
+                    own || error.kind() == ErrorKind::NotFound || ending.kind() == Some(error.kind());
                 if !excused {
                     found.push(format!("{} {:?} failed: {error}", call.by, call.asked));
                 }

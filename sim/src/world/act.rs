@@ -115,6 +115,7 @@ impl World {
                 let state = self.seat_mut(seat);
                 state.draining = true;
                 state.restart_ms = *restart_ms;
+                self.calm = false;
                 let command = Command::Shutdown { timeout: ms(*timeout_ms) };
                 (Making { asked: Asked::Shutdown, command, timeout_ms: *timeout_ms, from: None }, None)
             }
@@ -187,6 +188,7 @@ impl World {
     }
 
     fn fault(&mut self, action: &Action) {
+        self.calm = false;
         let now = self.agenda.now();
         let until = |for_ms: &u32| now + millis(u64::from(*for_ms));
         match action {

@@ -240,7 +240,9 @@ impl World {
         });
         let first = servers.next()?;
         // Weights change at run time, so only a cluster that never changed them gives certainty.
-        let certain = |node: &crate::cluster::NodeSpec| node.actor_limit == 0 && node.weight > 0;
+        let certain = |node: &crate::cluster::NodeSpec| {
+            node.actor_limit == 0 && node.weight > 0 && node.pending_limit >= 16
+        };
         let changed = self.run.actions.iter().any(|timed| matches!(timed.action, Action::Weight { .. }));
         Some(!changed && certain(first) && servers.all(certain))
     }
@@ -297,7 +299,7 @@ impl World {
         }
         found.extend(self.instances_against_rows(now));
         found.extend(self.links_against_hosts());
-        if calm::is_calm(&self.run) {
+        if self.calm {
             found.extend(calm::judge(&self.run, &self.oracles).into_iter().map(|text| ("calm", text)));
         }
         for (oracle, text) in found {

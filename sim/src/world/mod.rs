@@ -24,7 +24,7 @@ use crate::action::{CrashPoint, Run};
 use crate::agenda::{Agenda, Nanos, micros, millis};
 use crate::digest::Digest;
 use crate::net::{NetEvent, Network, Notice};
-use crate::oracle::{Oracles, Violation};
+use crate::oracle::{Oracles, Violation, calm};
 use crate::place::{NodeOf, RunOf, Seat};
 use crate::script::Uid;
 use crate::store::{StoreHappening, StoreSide};
@@ -93,6 +93,8 @@ pub struct World {
     mutant: Option<Mutant>,
     next_uid: u64,
     healed: bool,
+    /// Nothing but applications acted so far.
+    calm: bool,
     skipped: u64,
     trace: Option<Trace>,
 }
@@ -121,6 +123,7 @@ impl World {
         let mut oracles = Oracles::default();
         oracles.calls.skewed = act::skews_clocks(&run);
         Ok(Self {
+            calm: calm::is_calm(&run),
             net: Network::new(run.cluster.network.clone(), run.seed),
             store: StoreSide::new(run.cluster.store.clone(), run.seed),
             run,
