@@ -11,7 +11,7 @@ use crate::event::Event;
 use crate::link::{DialId, LinkDownReason, LinkId, NodeIndex, ProvenPeer};
 use crate::mark::Mark;
 use crate::mesh::{
-    Discovery, DiscoveryEffect, DiscoveryEvent, DiscoveryTimer, Listing, LocalNode, PeerEffect, PeerEvent,
+    Discovery, DiscoveryEffect, DiscoveryEvent, DiscoveryTimer, ListedNode, Listing, LocalNode, PeerEffect, PeerEvent,
     PeerTimer, Peers,
 };
 use crate::model::limits::PAGE_MAX;
@@ -182,6 +182,24 @@ impl Node {
         })
     }
 
+    /// What this node says of itself now counts at once in its own listing: a listing read before a change of
+    /// weight or state must not choose by the old value.
+    pub(super) fn refresh_own(&mut self, config: &HostConfig, lease: Option<LeaseRef>) {
+        let (Some(lease), true) = (lease, self.listing.is_some()) else { return };
+        let mut own = (*self.descriptor(config, self.local.host_state)).clone();
+        let Some(listing) = &mut self.listing else { return };
+        if let Some(listed) = listing.nodes.get(&self.local.rid)
+            && listed.descriptor.lifecycle == self.local.lifecycle
+        {
+            // The counts are the Store's projection (STORE-17).
+            let seen = &listed.descriptor;
+            (own.actors, own.spots) = (seen.actors, seen.spots);
+            own.capabilities.clone_from(&seen.capabilities);
+        }
+        let node = ListedNode { descriptor: Arc::new(own), lease };
+        listing.nodes.insert(self.local.rid.clone(), node);
+    }
+
     pub(super) fn raise_revision(&mut self) {
         // 2^63 changes are out of reach of any lifecycle.
         self.local.revision = self.local.revision.next().unwrap_or(self.local.revision);
@@ -294,6 +312,10 @@ impl Host {
     fn listed(&mut self, node: NodeIndex, listing: Listing, keep_absent: bool) {
         let descriptors = listing.nodes.values().map(|listed| Arc::clone(&listed.descriptor)).collect();
         self.nodes[usize::from(node.0)].listing = Some(listing);
+        let lease = self.lease.lease();
+        if self.state == HostState::Serving {
+            self.nodes[usize::from(node.0)].refresh_own(&self.config, lease);
+        }
         self.peer_event(node, PeerEvent::Listed { descriptors, keep_absent });
         self.listing_arrived();
     }

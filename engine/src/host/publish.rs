@@ -34,6 +34,8 @@ impl Host {
                 self.nodes[at].weight = weight;
                 self.nodes[at].raise_revision();
                 self.nodes[at].unpublished = true;
+                let lease = self.lease.lease();
+                self.nodes[at].refresh_own(&self.config, lease);
                 self.publish(node);
             }
         }

@@ -210,7 +210,9 @@ impl Host {
         self.startup.step = Step::Served;
         self.set_state(HostState::Serving);
         self.tell_peers_state(HostState::Serving);
+        let lease = self.lease.lease();
         for at in 0..self.nodes.len() {
+            self.nodes[at].refresh_own(&self.config, lease);
             let event = self.nodes[at].serving(index(at));
             self.record(event);
         }

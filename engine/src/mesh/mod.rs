@@ -19,12 +19,12 @@ mod local;
 mod peers;
 mod placement;
 
-pub(crate) use discovery::{Discovery, DiscoveryEffect, DiscoveryEvent, DiscoveryTimer, Listing};
+pub(crate) use discovery::{Discovery, DiscoveryEffect, DiscoveryEvent, DiscoveryTimer, ListedNode, Listing};
 pub(crate) use local::{DialIds, LocalNode};
 pub(crate) use peers::{PeerEffect, PeerEvent, PeerTimer, Peers};
 pub(crate) use placement::{Choice, choose};
 #[cfg(test)]
-pub(crate) use {discovery::ListedNode, intent::IntentKey};
+pub(crate) use intent::IntentKey;
 
 #[cfg(test)]
 mod tests;
