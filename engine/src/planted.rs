@@ -36,14 +36,12 @@ macro_rules! mutants {
 mutants! {
     /// Turns start past the local admission deadline (against STORE-34).
     IgnoresAdmissionDeadline,
-    /// After a late renewal admission opens without re-reading rows (against STORE-37).
-    SkipsReconciliation,
     /// A second turn starts while one runs (against MODEL-53).
     OverlapsTurns,
     /// The newest job of a lane runs first (against MODEL-54).
     ReversesLane,
-    /// A request whose link broke is sent again to the next owner (against MODEL-108).
-    ResendsRequest,
+    /// A message that came on a link is queued twice (against MODEL-108).
+    RunsMessageTwice,
     /// A reply is delivered again after its request ended (against MODEL-103).
     AnswersTwice,
     /// A lost commit answer counts as a failure (against STORE-23).
@@ -62,8 +60,8 @@ mutants! {
     LeaksActivation,
     /// A waiter never re-reads without a hint (against STORE-113).
     WaitsForHintsOnly,
-    /// A coordinator cleans a row whose target lives by re-using another's outcome (against CREATE-23).
-    ReturnsForeignRecord,
+    /// An attempt still Creating is reported as `Existing` (against CREATE-32).
+    ReportsCreatingAsExisting,
     /// A refused attempt is reported as `Existing` (against CREATE-5).
     ReportsRejectedAsExisting,
 }

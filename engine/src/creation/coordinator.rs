@@ -128,6 +128,7 @@ pub(crate) struct CoordinatorContext<'a> {
     pub(crate) planted_retarget: bool,
     pub(crate) planted_hints_only: bool,
     pub(crate) planted_rejected_existing: bool,
+    pub(crate) planted_creating_existing: bool,
 }
 
 /// One create or get-or-create (CREATE-5: one deadline, fixed at submit).
@@ -316,6 +317,10 @@ impl Coordinator {
         {
             out.push(CoordinatorEffect::Mark(Mark::CreateOwnReservationFound));
             return self.dispatch(Box::new(fence), out); // CREATE-33
+        }
+        if cx.planted_creating_existing {
+            let actor = actor_ref(&row.key, row.object_generation, &row.owner.mesh, &row.owner.rid);
+            return self.finish(actor.map(|actor| Answer::Existing { actor }), out);
         }
         self.wait(cx, out) // CREATE-32
     }

@@ -66,6 +66,7 @@ impl Host {
         let (planted_retarget, planted_hints_only) =
             (planted!(self, RetargetsLostOrder), planted!(self, WaitsForHintsOnly));
         let planted_rejected_existing = planted!(self, ReportsRejectedAsExisting);
+        let planted_creating_existing = planted!(self, ReportsCreatingAsExisting);
         let mut context = CoordinatorContext {
             now: self.now,
             lease: self.lease.lease().filter(|_| self.lease.admits(self.now)),
@@ -73,6 +74,7 @@ impl Host {
             planted_retarget,
             planted_hints_only,
             planted_rejected_existing,
+            planted_creating_existing,
             entropy: &mut self.entropy,
         };
         coordinator.on(event, &mut context, &mut effects);

@@ -183,6 +183,9 @@ impl Host {
             self.mark(Mark::MessageHeldForOpening);
             self.held.entry(key).or_default().push_back(job);
         } else {
+            if planted!(self, RunsMessageTwice) {
+                self.enqueue(&key, Job { origin: Origin::Send(None), ..job.clone() });
+            }
             self.enqueue(&key, job);
         }
     }
