@@ -69,6 +69,8 @@ pub struct StoreSide {
     slow: (Nanos, Nanos),
     deaf_until: Nanos,
     hints: u64,
+    /// When the last call of a seat that met trouble was over, or is.
+    trouble: BTreeMap<Seat, Nanos>,
     watches: BTreeSet<(WatchScope, RunOf)>,
 }
 
@@ -99,6 +101,7 @@ impl StoreSide {
             slow: (0, 0),
             deaf_until: 0,
             hints: 0,
+            trouble: BTreeMap::new(),
             watches: BTreeSet::new(),
         }
     }
@@ -144,6 +147,10 @@ impl StoreSide {
         } else {
             self.take_fault(by.seat, &request)
         };
+        if fault.is_some() || now < self.slow.0 {
+            // Longer than any call waits for its answer.
+            self.trouble.insert(by.seat, now + millis(5_000));
+        }
         let (mut apply_after, mut forced, mut answered) = (Some(there), None, true);
         match fault {
             None => {}
@@ -332,6 +339,12 @@ impl StoreSide {
             digest.add(&(call.by, call.id, &call.request, &call.forced, &call.result, call.left));
         }
         digest.add(&self.watches);
+    }
+
+    /// Until when the calls of a seat had trouble.
+    #[must_use]
+    pub fn trouble_of(&self, seat: Seat) -> Nanos {
+        self.trouble.get(&seat).copied().unwrap_or_default()
     }
 
     /// Ends every fault.

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spotmesh::model::{ObjectGeneration, ObjectKey};
-use spotmesh::output::Answer;
-use spotmesh::store::{StoreReply, StoreRequest};
+use spotmesh::model::{ObjectGeneration, ObjectKey, ReservationId};
+use spotmesh::output::{Answer, Turn, Work};
+use spotmesh::store::{ReservationFence, StoreReply, StoreRequest};
+use spotmesh::wire::{CreateVerdict, Message};
 
 use super::Verdicts;
 use super::rows::Rows;
 use crate::agenda::Nanos;
 use crate::place::RunOf;
-use crate::script::{Uid, Verdict};
+use crate::script::{Uid, Verdict, uid_of};
 use crate::store::Applied;
 
 /// One incarnation of a key from its Reserve on.
@@ -19,6 +20,10 @@ struct Attempt {
     target: spotmesh::model::LeaseRef,
     runs: Vec<RunOf>,
     verdict: Option<Verdict>,
+    withdrawn: bool,
+    ended: bool,
+    /// The call whose request its factory got.
+    of: Option<Uid>,
     created_for: Option<Uid>,
 }
 
@@ -27,11 +32,17 @@ struct Attempt {
 pub struct Creation {
     attempts: BTreeMap<(ObjectKey, ObjectGeneration), Attempt>,
     generations: BTreeSet<ObjectGeneration>,
+    /// Reservations whose order was given to a link, and those a target refused before execution.
+    ordered: BTreeSet<ReservationId>,
+    refused: BTreeSet<ReservationId>,
 }
 
 impl Creation {
     /// The Store carried something out.
     pub fn applied(&mut self, verdicts: &mut Verdicts, at: Nanos, applied: &Applied) {
+        if let (StoreRequest::AbortNotExecuted(abort), Ok(_)) = (&applied.request, &applied.result) {
+            self.withdrawn(verdicts, at, applied.by, &abort.fence);
+        }
         let (StoreRequest::Reserve(reserve), Ok(StoreReply::Reserved(fence))) =
             (&applied.request, &applied.result)
         else {
@@ -45,9 +56,45 @@ impl Creation {
         if !self.generations.insert(generation) {
             verdicts.report("creation", at, format!("generation {generation} was issued twice"));
         }
-        let attempt =
-            Attempt { target: reserve.target.lease, runs: Vec::new(), verdict: None, created_for: None };
+        let attempt = Attempt {
+            target: reserve.target.lease,
+            runs: Vec::new(),
+            verdict: None,
+            withdrawn: false,
+            ended: false,
+            of: None,
+            created_for: None,
+        };
         self.attempts.insert(key, attempt);
+    }
+
+    /// A process hands a message to a link.
+    pub fn sent(&mut self, message: &Message) {
+        match message {
+            Message::CreateOrder(order) => {
+                self.ordered.insert(order.fence.reservation);
+            }
+            Message::CreateAnswer(answer) if answer.verdict == CreateVerdict::NotAdmitted => {
+                self.refused.insert(answer.reservation);
+            }
+            _ => {}
+        }
+    }
+
+    /// Only who can prove that no factory started may withdraw an attempt (STORE-68, CREATE-54).
+    fn withdrawn(&mut self, verdicts: &mut Verdicts, at: Nanos, by: RunOf, fence: &ReservationFence) {
+        let Some(attempt) = self.attempts.get_mut(&(fence.key.clone(), fence.object_generation)) else {
+            return;
+        };
+        if std::mem::replace(&mut attempt.withdrawn, true) || attempt.ended {
+            return; // A re-issue, or the row was gone before.
+        }
+        // Without an order, or after a refusal, the target may have adopted the row by its own scan (CREATE-93).
+        let open = self.ordered.contains(&fence.reservation) && !self.refused.contains(&fence.reservation);
+        if attempt.runs.contains(&by) || (open && !attempt.runs.is_empty()) {
+            let text = format!("{by} withdraws {}, whose factory ran on {:?}", fence.key, attempt.runs);
+            verdicts.report("creation", at, text);
+        }
     }
 
     /// A create turn starts.
@@ -57,9 +104,9 @@ impl Creation {
         at: Nanos,
         run: RunOf,
         lease: Option<spotmesh::model::LeaseRef>,
-        key: &ObjectKey,
-        generation: ObjectGeneration,
+        turn: &Turn,
     ) {
+        let (key, generation) = (&turn.key, turn.object_generation);
         let Some(attempt) = self.attempts.get_mut(&(key.clone(), generation)) else {
             verdicts.report("creation", at, format!("{run} runs a factory for {key} nobody reserved"));
             return;
@@ -72,6 +119,9 @@ impl Creation {
             verdicts.report("creation", at, text);
         }
         attempt.runs.push(run);
+        if let Work::Create { request, .. } = &turn.work {
+            attempt.of = uid_of(request);
+        }
     }
 
     /// A create callback ended.
@@ -108,7 +158,15 @@ impl Creation {
     }
 
     /// After every applied change: what was not approved is never Ready.
-    pub fn check_rows(&self, verdicts: &mut Verdicts, at: Nanos, key: &ObjectKey, rows: &Rows) {
+    pub fn check_rows(&mut self, verdicts: &mut Verdicts, at: Nanos, key: &ObjectKey, rows: &Rows) {
+        let current = rows.row(key).filter(|row| !row.ready).map(|row| row.object_generation);
+        for ((_, generation), attempt) in self
+            .attempts
+            .range_mut((key.clone(), ObjectGeneration::FIRST)..)
+            .take_while(|((k, _), _)| k == key)
+        {
+            attempt.ended |= current != Some(*generation);
+        }
         let Some(row) = rows.row(key).filter(|row| row.ready) else { return };
         let attempt = self.attempts.get(&(key.clone(), row.object_generation));
         if attempt.is_some_and(|attempt| attempt.verdict != Some(Verdict::Accept)) {
@@ -124,6 +182,12 @@ impl Creation {
         for (key, attempt) in &self.attempts {
             digest.add(&(key, &attempt.runs, attempt.verdict, attempt.created_for));
         }
+    }
+
+    /// The call whose attempt an incarnation is, as far as its factory ran.
+    #[must_use]
+    pub fn made_for(&self, key: &ObjectKey, generation: ObjectGeneration) -> Option<Uid> {
+        self.attempts.get(&(key.clone(), generation))?.of
     }
 
     /// Factories that ran for a key, over all its incarnations.

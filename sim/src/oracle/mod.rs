@@ -17,6 +17,7 @@ use spotmesh::output::Turn;
 use crate::agenda::Nanos;
 use crate::digest::Digest;
 use crate::place::RunOf;
+use crate::script::Uid;
 
 /// Something that must never happen, happened.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
@@ -94,6 +95,30 @@ impl Oracles {
             ));
         }
         self.creation.digest(digest);
+    }
+
+    /// A creation ran into its deadline: it must not have slept while the key was Ready (STORE-113, CREATE-81).
+    ///
+    /// `free` is since when nothing kept its host from reading the Store.
+    pub fn check_waiter(&mut self, at: Nanos, free: Nanos, uid: Uid) {
+        // Twice the longest backoff, and the time of some reads.
+        const PATIENCE: Nanos = 5_000_000_000;
+        let Some(call) = self.calls.get(uid) else { return };
+        let calls::Asked::Create { key, .. } = &call.asked else { return };
+        let from = at.saturating_sub(PATIENCE);
+        if self.calls.skewed || call.at > from || free + 1_000_000_000 > from {
+            return;
+        }
+        if self
+            .rows
+            .lives(key)
+            .iter()
+            .any(|life| life.from <= from && life.until.is_none_or(|ended| ended > at))
+        {
+            let text =
+                format!("{} waits for {key} until its deadline although it was Ready for 5 s", call.by);
+            self.verdicts.report("waiter", at, text);
+        }
     }
 
     /// A process is gone: its turns and calls ended with it.

@@ -1,10 +1,10 @@
 //! Single owner: a turn starts only where the Store says the object is, under a live lease (STORE-34, HOST-71).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use spotmesh::model::{LeaseRef, LifecycleGeneration};
+use spotmesh::model::{LeaseRef, LifecycleGeneration, StoreTime};
 use spotmesh::output::{Turn, Work};
-use spotmesh::store::{LeaseState, ReadLease, StoreReply, StoreRequest};
+use spotmesh::store::{LeaseState, OwnRowFilter, ReadLease, StoreReply, StoreRequest};
 
 use super::{Verdicts, describe};
 use crate::agenda::Nanos;
@@ -16,6 +16,9 @@ use crate::store::{Applied, StoreSide};
 pub struct Ownership {
     leases: BTreeMap<RunOf, LeaseRef>,
     lifecycles: BTreeMap<LifecycleGeneration, RunOf>,
+    expiries: BTreeMap<LeaseRef, StoreTime>,
+    /// Processes whose lease was renewed past its expiry and whose rows were not re-read since (STORE-37).
+    unread: BTreeSet<RunOf>,
 }
 
 impl Ownership {
@@ -32,6 +35,18 @@ impl Ownership {
                     verdicts.report("owner", at, text);
                 }
                 self.leases.insert(applied.by, grant.lease);
+                self.expiries.insert(grant.lease, grant.expires_at);
+            }
+            (StoreRequest::RenewLease(_), Ok(StoreReply::Granted(grant))) => {
+                let before = self.expiries.insert(grant.lease, grant.expires_at);
+                if before.is_some_and(|expired| grant.store_now >= expired) {
+                    self.unread.insert(applied.by);
+                }
+            }
+            (StoreRequest::ScanOwnRows(scan), Ok(StoreReply::Authorities(page)))
+                if scan.filter == OwnRowFilter::Ready && page.next.is_none() =>
+            {
+                self.unread.remove(&applied.by);
             }
             (StoreRequest::ClaimNode(claim), Ok(_)) => {
                 let before = self.lifecycles.insert(claim.lifecycle, applied.by);
@@ -67,6 +82,9 @@ impl Ownership {
     ) {
         let mut report =
             |text: String| verdicts.report("owner", at, format!("{}: {text}", describe(run, turn)));
+        if self.unread.contains(&run) {
+            report("starts after a renewal past the expiry, without re-reading its rows".to_owned());
+        }
         let Some(lease) = self.lease(run) else {
             report("starts without ever having held a lease".to_owned());
             return;

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod faults;
+mod incidents;
 mod workload;
 
 use crate::action::{Action, Run, Timed};
@@ -38,7 +39,14 @@ pub fn draw(seed: u64) -> Run {
     let mut plan = Plan { draw, cluster, chaos_ms, actors: Vec::new(), actions: Vec::new() };
     workload::draw(&mut plan, calm);
     if !calm {
-        faults::draw(&mut plan);
+        // Faults alone, an incident alone, or both: together they hide each other's traces too often.
+        let mix = plan.draw.below(10);
+        if mix < 7 {
+            faults::draw(&mut plan);
+        }
+        if mix >= 5 {
+            incidents::draw(&mut plan);
+        }
     }
     plan.actions.sort_by_key(|timed| timed.at_us);
     Run { seed, cluster: plan.cluster, chaos_ms: plan.chaos_ms, actions: plan.actions, plant: None }

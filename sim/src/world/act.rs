@@ -112,12 +112,18 @@ impl World {
                 (Making { asked: Asked::Weight, command, timeout_ms: 60_000, from: None }, None)
             }
             Action::Shutdown { timeout_ms, restart_ms, .. } => {
+                let now = self.agenda.now();
                 let state = self.seat_mut(seat);
-                state.draining = true;
                 state.restart_ms = *restart_ms;
-                self.calm = false;
+                // A second Shutdown joins the first and its deadline (HOST-51).
                 let command = Command::Shutdown { timeout: ms(*timeout_ms) };
-                (Making { asked: Asked::Shutdown, command, timeout_ms: *timeout_ms, from: None }, None)
+                let own = state.clock.read(now) + ms(*timeout_ms);
+                let until = state.draining.unwrap_or(own);
+                state.draining = Some(until);
+                let timeout_ms =
+                    u32::try_from(until.since(state.clock.read(now)).as_millis()).unwrap_or(u32::MAX);
+                self.calm = false;
+                (Making { asked: Asked::Shutdown, command, timeout_ms, from: None }, None)
             }
             _ => return None,
         };

@@ -3,8 +3,9 @@
 use spotmesh::event::Event;
 use spotmesh::input::Input;
 use spotmesh::link::{Lane, Record};
-use spotmesh::model::HostState;
+use spotmesh::model::{ErrorKind, HostState};
 use spotmesh::output::{Answer, Output, Turn, Work};
+use spotmesh::wire;
 
 use super::app::{Job, Step};
 use super::{Happening, Point, World};
@@ -64,7 +65,12 @@ impl World {
 
     fn judge_send(&mut self, run: RunOf, link: spotmesh::link::LinkId, lane: Lane, record: &Record) {
         // Only application messages have a body on this lane, and the body starts with the call's number.
-        let (Lane::Application, Some(body)) = (lane, &record.body) else { return };
+        let (Lane::Application, Some(body)) = (lane, &record.body) else {
+            if let Ok((message, _)) = wire::decode(record) {
+                self.oracles.creation.sent(&message);
+            }
+            return;
+        };
         let Some(uid) = script::uid_of(body) else { return };
         let now = self.agenda.now();
         let oracles = &mut self.oracles;
@@ -80,7 +86,7 @@ impl World {
         match &turn.work {
             Work::Create { .. } => {
                 let lease = oracles.ownership.lease(run);
-                oracles.creation.started(verdicts, now, run, lease, &turn.key, turn.object_generation);
+                oracles.creation.started(verdicts, now, run, lease, turn);
             }
             Work::Message { payload, .. } => match script::uid_of(payload) {
                 Some(uid) => {
@@ -151,6 +157,15 @@ impl World {
             match (&asked.1, &answer) {
                 (Asked::Create { key, .. }, _) => {
                     oracles.creation.answered(verdicts, now, key, asked.0, &answer);
+                    if let Answer::Failed(error) = &answer
+                        && error.kind() == ErrorKind::DeadlineExceeded
+                    {
+                        let free = self
+                            .store
+                            .trouble_of(run.seat)
+                            .max(self.seats[usize::from(run.seat.0)].resumed_at);
+                        self.oracles.check_waiter(now, free, asked.0);
+                    }
                 }
                 (Asked::Message { .. }, Answer::Replied(bytes)) => {
                     if let Some(CounterReply { uid, counter }) = CounterReply::decode(bytes) {

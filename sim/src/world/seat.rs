@@ -53,8 +53,8 @@ pub struct SeatState {
     pub(super) next_call: u64,
     /// Someone scheduled the next process already.
     pub(super) starting: bool,
-    /// A Shutdown was asked for.
-    pub(super) draining: bool,
+    /// Deadline of the Shutdown asked for first.
+    pub(super) draining: Option<spotmesh::model::Instant>,
     /// When the next process starts after that Shutdown.
     pub(super) restart_ms: Option<u32>,
     /// End of the last pause.
@@ -82,7 +82,7 @@ impl SeatState {
             app: App::default(),
             next_call: 0,
             starting: false,
-            draining: false,
+            draining: None,
             restart_ms: None,
             resumed_at: 0,
         })
