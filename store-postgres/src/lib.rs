@@ -1,1 +1,2 @@
-//! spotmesh-store-postgres.
+//! The production Location Store over PostgreSQL: its contract is [`spotmesh::store`], its code comes with the
+//! next step.
