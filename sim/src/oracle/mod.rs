@@ -109,12 +109,10 @@ impl Oracles {
         if self.calls.skewed || call.at > from || free + 1_000_000_000 > from {
             return;
         }
-        if self
-            .rows
-            .lives(key)
-            .iter()
-            .any(|life| life.from <= from && life.until.is_none_or(|ended| ended > at))
-        {
+        // Its own attempt is answered by the target alone, however long that takes (CREATE-53).
+        let others = |life: &rows::Life| self.creation.made_for(key, life.object_generation) != Some(uid);
+        let ready = |life: &rows::Life| life.from <= from && life.until.is_none_or(|ended| ended > at);
+        if self.rows.lives(key).iter().any(|life| ready(life) && others(life)) {
             let text =
                 format!("{} waits for {key} until its deadline although it was Ready for 5 s", call.by);
             self.verdicts.report("waiter", at, text);
