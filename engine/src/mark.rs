@@ -173,6 +173,7 @@ impl Mark {
                 | Self::StartupUndone
                 | Self::PeerReturned
                 | Self::AttemptContentLost
+                | Self::AttemptStaleFence
                 | Self::PeerLateLink
                 | Self::IntentKeptInGrace
         )

@@ -125,6 +125,8 @@ pub(crate) struct CoordinatorContext<'a> {
     /// The host's lease, `None` while it is unconfirmed or lost.
     pub(crate) lease: Option<LeaseRef>,
     pub(crate) draining: bool,
+    /// No target adopts a row earlier than this after its reservation (CREATE-93).
+    pub(crate) adopted_after: Duration,
     pub(crate) planted_retarget: bool,
     pub(crate) planted_hints_only: bool,
     pub(crate) planted_rejected_existing: bool,
@@ -148,8 +150,13 @@ pub(crate) struct Coordinator {
     backoff: Duration,
     watching: bool,
     hinted: bool,
-    /// Whether nothing but route or Store failures stood in the way so far (CREATE-50).
+    /// Whether a route or Store failure stood in the way, and whether anything else did (CREATE-50).
+    failure_seen: bool,
     only_failures: bool,
+    /// Whether the order of the current reservation may have reached its target.
+    order_given: bool,
+    /// When the current reservation was confirmed.
+    reserved_at: Instant,
     state: State,
 }
 
@@ -177,7 +184,10 @@ impl Coordinator {
             backoff: WAITER_BACKOFF_FIRST,
             watching: false,
             hinted: false,
+            failure_seen: false,
             only_failures: true,
+            order_given: false,
+            reserved_at: Instant::ZERO,
             state: State::Resolve,
         }
     }
@@ -247,6 +257,7 @@ impl Coordinator {
                 S::Reserving { request }
             }
             (S::Dispatch { fence }, E::OrderAdmitted(link)) => {
+                self.order_given = true;
                 out.push(CoordinatorEffect::Mark(match link {
                     None => Mark::CreateLocalTarget,     // CREATE-43
                     Some(_) => Mark::CreateRemoteTarget, // CREATE-44
@@ -316,6 +327,8 @@ impl Coordinator {
             && let Some(fence) = row.reservation_fence()
         {
             out.push(CoordinatorEffect::Mark(Mark::CreateOwnReservationFound));
+            // Somebody may have taken it up while this operation did not know of it.
+            self.order_given = true;
             return self.dispatch(Box::new(fence), out); // CREATE-33
         }
         if cx.planted_creating_existing {
@@ -370,6 +383,7 @@ impl Coordinator {
             }
             _ => {
                 out.push(CoordinatorEffect::Mark(Mark::CreateStoreFailure));
+                self.failure_seen = true;
                 self.back_off(cx, out);
                 State::BackingOff // CREATE-36, -87
             }
@@ -409,6 +423,7 @@ impl Coordinator {
                 self.reserve(target, content, cx, out)
             }
             Err(StoreError::Unavailable | StoreError::Indeterminate) => {
+                self.failure_seen = true;
                 self.back_off(cx, out);
                 State::Storing { target, content }
             }
@@ -449,7 +464,11 @@ impl Coordinator {
         out: Out<'_>,
     ) -> State {
         match result {
-            Ok(StoreReply::Reserved(fence)) => self.dispatch(fence.value, out), // CREATE-39
+            Ok(StoreReply::Reserved(fence)) => {
+                self.order_given = false;
+                self.reserved_at = cx.now;
+                self.dispatch(fence.value, out) // CREATE-39
+            }
             Err(StoreError::CapacityExceeded(component)) => {
                 self.exclude(&request.target, format!("capacity: {component:?}"), out) // CREATE-40
             }
@@ -467,6 +486,7 @@ impl Coordinator {
             }
             Err(StoreError::Indeterminate | StoreError::Unavailable) => {
                 out.push(CoordinatorEffect::Mark(Mark::CreateReserveIndeterminate));
+                self.failure_seen = true;
                 self.back_off(cx, out);
                 State::Reserving { request } // CREATE-42
             }
@@ -499,6 +519,7 @@ impl Coordinator {
         out: Out<'_>,
     ) -> State {
         out.push(CoordinatorEffect::Mark(Mark::CreateWaitedForRoute));
+        self.failure_seen = true;
         self.back_off(cx, out);
         State::Dispatch { fence }
     }
@@ -603,14 +624,18 @@ impl Coordinator {
     }
 
     fn deadline(&mut self, state: State, cx: &mut CoordinatorContext<'_>, out: Out<'_>) -> State {
-        let after_order = matches!(state, State::Awaiting { .. } | State::Waiting);
+        let after_order = match state {
+            State::Awaiting { .. } | State::Waiting => true,
+            State::Dispatch { .. } => self.order_given,
+            _ => false,
+        };
         out.push(CoordinatorEffect::Mark(if after_order {
             Mark::CreateDeadlineAfterOrder // CREATE-51
         } else {
             Mark::CreateDeadlineBeforeOrder // CREATE-50
         }));
         self.give_back(&state, cx, out);
-        if !after_order && self.only_failures && !matches!(state, State::Select) {
+        if !after_order && self.failure_seen && self.only_failures {
             return self.fail(
                 ErrorKind::Unavailable,
                 "store or route not usable until the deadline".to_owned(),
@@ -626,8 +651,12 @@ impl Coordinator {
         self.finish(None, out)
     }
 
-    /// CREATE-50: a reservation whose order was provably never handed over is given back, best effort.
+    /// CREATE-50: a reservation is given back, best effort, while it is certain that no factory started for it:
+    /// its order was never handed over, and its target cannot have adopted it yet (STORE-68).
     fn give_back(&self, state: &State, cx: &CoordinatorContext<'_>, out: Out<'_>) {
+        if self.order_given || cx.now >= self.reserved_at + cx.adopted_after {
+            return;
+        }
         if let (State::Dispatch { fence }, Some(lease)) = (state, cx.lease) {
             let abort = AbortNotExecuted { fence: (**fence).clone(), lease };
             out.push(CoordinatorEffect::CallForgotten(abort.into()));

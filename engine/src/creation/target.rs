@@ -132,6 +132,8 @@ pub(crate) struct Attempt {
     pub(crate) routes: Vec<AnswerRoute>,
     /// Found by the own-row scan, not ordered (CREATE-93).
     pub(crate) adopted: bool,
+    /// An earlier order for it was refused here at the limit (CREATE-62).
+    pub(crate) refused: bool,
     /// Whether it counts against the pending-activation limit.
     pub(crate) accepted: bool,
     /// The one Store call that is out.
@@ -160,6 +162,7 @@ impl Attempt {
             node,
             adopted: route.is_none(),
             routes: route.into_iter().collect(),
+            refused: false,
             accepted: false,
             store_call: None,
             deadline: None,
@@ -294,7 +297,7 @@ impl Attempt {
             return self.answer(CreateVerdict::Unavailable, None, out); // CREATE-61
         }
         let remaining = pending.deadline_at.since(view.store_now);
-        if self.adopted && self.routes.is_empty() && remaining.is_zero() {
+        if self.adopted && (self.refused || (self.routes.is_empty() && remaining.is_zero())) {
             out.push(AttemptEffect::Mark(Mark::AttemptAdoptionRefused));
             return self.settle(None, Verdict::NotExecuted, cx, out); // CREATE-93
         }

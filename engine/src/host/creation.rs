@@ -14,7 +14,7 @@ use crate::input::{CallId, CreateActor, InstanceId, StoreCallId, TurnEnd};
 use crate::link::LinkId;
 use crate::mark::Mark;
 use crate::mesh::{Choice, choose};
-use crate::model::limits::{CREATION_REQUEST_MAX, call_timeout};
+use crate::model::limits::{CREATION_REQUEST_MAX, TERMINAL_RETENTION, call_timeout};
 use crate::model::{
     Error, ErrorKind, LifecycleGeneration, ObjectKey, ObjectKind, ObjectRole, OperationId, OperationIdentity,
     ReservationId, Rid,
@@ -71,6 +71,9 @@ impl Host {
             now: self.now,
             lease: self.lease.lease().filter(|_| self.lease.admits(self.now)),
             draining: self.shutdown.is_some(),
+            // Adoption needs two sightings, at least 80 % of an interval apart; half of one leaves room for
+            // clocks that run at different rates.
+            adopted_after: self.config.settings.recovery_scan_interval / 2,
             planted_retarget,
             planted_hints_only,
             planted_rejected_existing,
@@ -373,6 +376,8 @@ impl Host {
         let at = usize::from(attempt.node.0);
         let limit = self.config.nodes[at].pending_activation_limit;
         if self.nodes[at].pending_activations >= limit {
+            self.refused.retain(|_, refused| self.now < *refused + TERMINAL_RETENTION);
+            self.refused.insert(reservation, self.now);
             return self.attempt_event(reservation, AttemptEvent::AtLimit);
         }
         self.nodes[at].pending_activations += 1;
@@ -560,8 +565,13 @@ impl Host {
         if self.attempts.contains_key(&fence.reservation) {
             return;
         }
-        self.mark(Mark::AttemptAdopted);
         let operation = pending.operation.clone();
-        self.begin_attempt(Attempt::new(fence, operation, row.kind, row.stable_type.clone(), node, None));
+        let mut attempt = Attempt::new(fence, operation, row.kind, row.stable_type.clone(), node, None);
+        // What was refused here before execution is ended by the same word, never taken up after all.
+        attempt.refused = self.refused.remove(&attempt.fence.reservation).is_some();
+        if !attempt.refused {
+            self.mark(Mark::AttemptAdopted);
+        }
+        self.begin_attempt(attempt);
     }
 }

@@ -11,8 +11,8 @@ use crate::event::Event;
 use crate::link::{DialId, LinkDownReason, LinkId, NodeIndex, ProvenPeer};
 use crate::mark::Mark;
 use crate::mesh::{
-    Discovery, DiscoveryEffect, DiscoveryEvent, DiscoveryTimer, ListedNode, Listing, LocalNode, PeerEffect, PeerEvent,
-    PeerTimer, Peers,
+    Discovery, DiscoveryEffect, DiscoveryEvent, DiscoveryTimer, ListedNode, Listing, LocalNode, PeerEffect,
+    PeerEvent, PeerTimer, Peers,
 };
 use crate::model::limits::PAGE_MAX;
 use crate::model::{

@@ -104,6 +104,8 @@ pub struct Host {
     watchers: BTreeMap<ObjectKey, BTreeSet<OperationId>>,
     attempts: BTreeMap<ReservationId, Attempt>,
     attempts_by_key: BTreeMap<ObjectKey, BTreeSet<ReservationId>>,
+    /// Attempts refused at the pending-activation limit, with the time: they are never adopted.
+    refused: BTreeMap<ReservationId, Instant>,
     held: BTreeMap<ObjectKey, VecDeque<object::Job>>,
     recovery: Recovery,
     calls: BTreeMap<CallId, MessageCall>,
@@ -149,6 +151,7 @@ impl Host {
             watchers: BTreeMap::new(),
             attempts: BTreeMap::new(),
             attempts_by_key: BTreeMap::new(),
+            refused: BTreeMap::new(),
             held: BTreeMap::new(),
             recovery: Recovery::new(config.settings.recovery_scan_interval),
             calls: BTreeMap::new(),

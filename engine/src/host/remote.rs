@@ -114,6 +114,15 @@ impl Host {
         let ready = self.node(node).peers().peer_of(link).is_some();
         match message {
             Message::CreateOrder(order) if ready => {
+                let peer = self.node(node).peers().peer_of(link);
+                let from_peer = peer.is_some_and(|peer| {
+                    *peer.rid == order.operation.source_rid
+                        && peer.lifecycle == order.operation.source_lifecycle
+                });
+                if !from_peer {
+                    // CREATE-56: an order speaks for the node it comes from.
+                    return self.protocol_violation(link, "a create order of another node".to_owned());
+                }
                 let route = AnswerRoute::Remote(link, order.operation.clone());
                 self.order_arrived(route, *order);
             }

@@ -20,11 +20,11 @@ mod peers;
 mod placement;
 
 pub(crate) use discovery::{Discovery, DiscoveryEffect, DiscoveryEvent, DiscoveryTimer, ListedNode, Listing};
+#[cfg(test)]
+pub(crate) use intent::IntentKey;
 pub(crate) use local::{DialIds, LocalNode};
 pub(crate) use peers::{PeerEffect, PeerEvent, PeerTimer, Peers};
 pub(crate) use placement::{Choice, choose};
-#[cfg(test)]
-pub(crate) use intent::IntentKey;
 
 #[cfg(test)]
 mod tests;
