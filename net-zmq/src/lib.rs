@@ -10,6 +10,7 @@
 mod asked;
 mod config;
 mod frame;
+mod host;
 mod keys;
 mod lane;
 mod link;
@@ -21,6 +22,7 @@ mod zap;
 
 pub use config::{Bounds, Listen, Security, Timing, ZmqConfig};
 pub use frame::{FRAME_MAX, Malformed, PACK_MAX, WHOLE_BODY_MIN, decode_pack};
+pub use host::{Running, TokioExecutor, ZmqHost};
 pub use keys::{KeyRing, PeerKeys};
 pub use reactor::{Reactor, ReactorClock, Sleep};
 pub use spotmesh_zmq_ffi::{KeyPair, key_from_z85, key_to_z85};
