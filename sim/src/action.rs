@@ -123,6 +123,17 @@ pub enum Action {
         /// How long.
         for_ms: u32,
     },
+    /// Stops a process at a precise point, once it comes there.
+    PauseAt {
+        /// Whom.
+        host: Seat,
+        /// Where; how many outputs are carried out counts for nothing here.
+        point: CrashPoint,
+        /// How many times the point is passed undisturbed.
+        skip: u32,
+        /// How long.
+        for_ms: u32,
+    },
     /// Changes the rate of a clock.
     ClockRate {
         /// Whose.
@@ -223,6 +234,8 @@ pub enum Action {
 pub enum CrashPoint {
     /// The Store applied a call of this name; the answer meets nobody.
     Applied(String),
+    /// A call of this name just left it.
+    Called(String),
     /// The answer was handled, and only so many of its outputs were carried out.
     Answered(String, u32),
     /// A turn ended, and only so many outputs were carried out.
@@ -244,8 +257,10 @@ pub enum StoreFault {
     AppliesLater(u32),
     /// No answer at all; applied or not.
     Silent(bool),
-    /// It takes so many milliseconds longer.
+    /// It takes so many milliseconds longer, before or after it is applied.
     Slow(u32),
+    /// It is applied so many milliseconds later, and answered then.
+    Late(u32),
 }
 
 impl Run {

@@ -163,6 +163,7 @@ fn seats(action: &Action) -> Vec<u8> {
         | Action::Kill { host, .. }
         | Action::Crash { host, .. }
         | Action::Pause { host, .. }
+        | Action::PauseAt { host, .. }
         | Action::ClockRate { host, .. }
         | Action::ClockJump { host, .. } => vec![host.0],
         Action::Break { a, b, .. } => vec![a.0, b.0],

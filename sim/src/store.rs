@@ -162,6 +162,7 @@ impl StoreSide {
                     (Some(there + millis(u64::from(ms))), Some(StoreError::Indeterminate));
             }
             Some(StoreFault::Silent(applied)) => (apply_after, answered) = (applied.then_some(there), false),
+            Some(StoreFault::Late(ms)) => apply_after = Some(there + millis(u64::from(ms))),
             Some(StoreFault::Slow(ms)) => {
                 extra(&mut there, &mut back, millis(u64::from(ms)));
                 apply_after = Some(there);

@@ -29,6 +29,9 @@ pub(super) struct Explore {
     /// Worker threads.
     #[arg(long, default_value_t = 2)]
     jobs: u64,
+    /// Draw runs in which nothing but this incident goes wrong.
+    #[arg(long)]
+    incident: Option<String>,
     /// Show how many seeds reached each mark.
     #[arg(long)]
     marks: bool,
@@ -65,15 +68,26 @@ struct Report {
 
 impl Explore {
     pub(super) fn run(self) -> Result<bool, String> {
+        if let Some(name) = &self.incident
+            && !plan::incidents().any(|known| known == name)
+        {
+            let names: Vec<&str> = plan::incidents().collect();
+            return Err(format!("no incident is called {name}; there are {}", names.join(", ")));
+        }
         let begun = Instant::now();
         let report = self.collect(begun);
-        let standard = self.start == 0 && self.seeds >= STANDARD_CORPUS;
+        let standard = self.start == 0 && self.seeds >= STANDARD_CORPUS && self.incident.is_none();
         self.print(&report, standard);
         let good = report.failed == 0 && (!standard || report.marks_missed.is_empty());
         if self.json {
             print_json(&report)?;
         }
         Ok(good)
+    }
+
+    fn replay(&self, seed: u64) -> String {
+        let incident = self.incident.as_ref().map(|name| format!(" --incident {name}")).unwrap_or_default();
+        format!("{} replay --seed {seed}{incident}", program())
     }
 
     fn collect(&self, begun: Instant) -> Report {
@@ -103,14 +117,18 @@ impl Explore {
         let mut virtual_ns: u128 = 0;
         std::thread::scope(|scope| {
             for _ in 0..jobs {
-                let (send, next) = (send.clone(), &next);
+                let (send, next, incident) = (send.clone(), &next, self.incident.as_deref());
                 scope.spawn(move || {
                     loop {
                         let seed = next.fetch_add(1, Ordering::Relaxed);
                         if seed >= end {
                             return;
                         }
-                        let outcome = execute(&Arc::new(plan::draw(seed)));
+                        let run = match incident {
+                            Some(name) => plan::draw_incident(seed, name),
+                            None => plan::draw(seed),
+                        };
+                        let outcome = execute(&Arc::new(run));
                         if send.send((seed, outcome)).is_err() {
                             return;
                         }
@@ -134,7 +152,7 @@ impl Explore {
                         seed,
                         oracle: first.oracle.to_owned(),
                         text: first.text.clone(),
-                        replay: format!("{} replay --seed {seed}", program()),
+                        replay: self.replay(seed),
                     });
                 }
             }

@@ -30,6 +30,9 @@ pub(super) struct Replay {
     /// Write the run's action list there.
     #[arg(long)]
     out: Option<PathBuf>,
+    /// The seed draws nothing but this incident.
+    #[arg(long)]
+    incident: Option<String>,
     /// Plant this bug first.
     #[arg(long)]
     plant: Option<String>,
@@ -47,17 +50,22 @@ struct Report {
 }
 
 /// The run of a seed or of a file.
-pub(super) fn load(seed: Option<u64>, actions: Option<&PathBuf>) -> Result<Run, String> {
-    match (seed, actions) {
-        (_, Some(path)) => Run::from_ron(&read_file(path)?),
-        (Some(seed), None) => Ok(plan::draw(seed)),
-        (None, None) => Err("expected a seed or an action list".to_owned()),
+pub(super) fn load(
+    seed: Option<u64>,
+    actions: Option<&PathBuf>,
+    incident: Option<&str>,
+) -> Result<Run, String> {
+    match (seed, actions, incident) {
+        (_, Some(path), _) => Run::from_ron(&read_file(path)?),
+        (Some(seed), None, Some(name)) => Ok(plan::draw_incident(seed, name)),
+        (Some(seed), None, None) => Ok(plan::draw(seed)),
+        (None, None, _) => Err("expected a seed or an action list".to_owned()),
     }
 }
 
 impl Replay {
     pub(super) fn run(self) -> Result<bool, String> {
-        let mut run = load(self.seed, self.actions.as_ref())?;
+        let mut run = load(self.seed, self.actions.as_ref(), self.incident.as_deref())?;
         if self.plant.is_some() {
             run.plant = self.plant;
         }

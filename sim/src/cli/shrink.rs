@@ -20,6 +20,9 @@ pub(super) struct Shrink {
     /// Where the small list goes.
     #[arg(long)]
     out: Option<PathBuf>,
+    /// The seed draws nothing but this incident.
+    #[arg(long)]
+    incident: Option<String>,
     /// Plant this bug first.
     #[arg(long)]
     plant: Option<String>,
@@ -43,7 +46,7 @@ struct Report {
 
 impl Shrink {
     pub(super) fn run(self) -> Result<bool, String> {
-        let mut run = load(self.seed, self.actions.as_ref())?;
+        let mut run = load(self.seed, self.actions.as_ref(), self.incident.as_deref())?;
         if self.plant.is_some() {
             run.plant = self.plant;
         }

@@ -147,7 +147,7 @@ impl LocationStore for MadStore {
                     }
                     std::future::pending().await
                 }
-                Some(StoreFault::Slow(ms)) => {
+                Some(StoreFault::Slow(ms) | StoreFault::Late(ms)) => {
                     sleep(millis(u64::from(ms))).await;
                     let result = store.apply(&request);
                     sleep(back).await;

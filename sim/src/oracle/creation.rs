@@ -184,10 +184,10 @@ impl Creation {
         }
     }
 
-    /// The call whose attempt an incarnation is, as far as its factory ran.
+    /// Whether a factory ran for this call: then its own answer is what it waits for (CREATE-53).
     #[must_use]
-    pub fn made_for(&self, key: &ObjectKey, generation: ObjectGeneration) -> Option<Uid> {
-        self.attempts.get(&(key.clone(), generation))?.of
+    pub fn ran_for(&self, key: &ObjectKey, uid: Uid) -> bool {
+        self.attempts.iter().any(|((k, _), attempt)| k == key && attempt.of == Some(uid))
     }
 
     /// Factories that ran for a key, over all its incarnations.

@@ -110,9 +110,9 @@ impl Oracles {
             return;
         }
         // Its own attempt is answered by the target alone, however long that takes (CREATE-53).
-        let others = |life: &rows::Life| self.creation.made_for(key, life.object_generation) != Some(uid);
+        let own = self.creation.ran_for(key, uid);
         let ready = |life: &rows::Life| life.from <= from && life.until.is_none_or(|ended| ended > at);
-        if self.rows.lives(key).iter().any(|life| ready(life) && others(life)) {
+        if !own && self.rows.lives(key).iter().any(ready) {
             let text =
                 format!("{} waits for {key} until its deadline although it was Ready for 5 s", call.by);
             self.verdicts.report("waiter", at, text);

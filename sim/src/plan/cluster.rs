@@ -77,7 +77,7 @@ fn store(draw: &mut Draw) -> StoreSpec {
 
 fn settings(draw: &mut Draw) -> Settings {
     let mut settings = Settings::default();
-    if draw.percent(40) {
+    if draw.percent(55) {
         // A quicker lease lets more of its life fit into a run.
         settings.owner_lease_ttl = Duration::from_secs(6);
         settings.owner_lease_renew_interval = Duration::from_secs(2);

@@ -95,7 +95,8 @@ fn crash(plan: &mut Plan, at: u64) {
     let host = any_host(plan);
     let keep = plan.draw.between(0, 2) as u32;
     let op = plan.draw.pick(&WRITES[..8]);
-    let point = match plan.draw.below(7) {
+    let point = match plan.draw.below(8) {
+        7 => CrashPoint::Called(op.to_owned()),
         0 | 1 => CrashPoint::Applied(op.to_owned()),
         2 => CrashPoint::Applied(plan.draw.pick(WRITES).to_owned()),
         3 => CrashPoint::Answered(op.to_owned(), keep),
@@ -110,7 +111,12 @@ fn crash(plan: &mut Plan, at: u64) {
     let restart_ms = restart(plan);
     // Armed early, or it would often find nothing left to do.
     let at = if plan.draw.percent(50) { plan.draw.between(0, 1_000_000) } else { at };
-    plan.at(at, Action::Crash { host, point, skip, restart_ms });
+    if plan.draw.percent(25) {
+        let for_ms = duration(plan);
+        plan.at(at, Action::PauseAt { host, point, skip, for_ms });
+    } else {
+        plan.at(at, Action::Crash { host, point, skip, restart_ms });
+    }
 }
 
 fn pause(plan: &mut Plan, at: u64) {
@@ -201,7 +207,8 @@ fn store_fault(plan: &mut Plan, at: u64) {
         2 | 3 => StoreFault::LostAfter,
         4 => StoreFault::AppliesLater(plan.draw.between(5, 4_000) as u32),
         5 => StoreFault::Silent(plan.draw.percent(60)),
-        _ => StoreFault::Slow(plan.draw.between(50, 5_000) as u32),
+        _ if plan.draw.percent(50) => StoreFault::Slow(plan.draw.between(50, 5_000) as u32),
+        _ => StoreFault::Late(plan.draw.between(50, 5_000) as u32),
     };
     let count = plan.draw.pick(&[1, 1, 2, 5]);
     // Startup, too, meets a failing Store.

@@ -9,24 +9,36 @@ use crate::net::Notice;
 use crate::place::Seat;
 use crate::script::{CreateScript, Ending, HandlerScript, Verdict};
 
-const INCIDENTS: &[(fn(&mut Plan, u64), u64)] = &[
-    (late_order, 3),
-    (fenced_while_paused, 4),
-    (creating_target_dies, 4),
-    (deaf_waiters, 2),
-    (lost_answer, 3),
-    (returning_rid, 2),
-    (shutdown_under_load, 2),
-    (flood, 1),
+/// An incident: its name, how to draw it, how often.
+type Incident = (&'static str, fn(&mut Plan, u64), u64);
+
+const INCIDENTS: &[Incident] = &[
+    ("late-order", late_order, 3),
+    ("fenced-while-paused", fenced_while_paused, 6),
+    ("creating-target-dies", creating_target_dies, 4),
+    ("deaf-waiters", deaf_waiters, 2),
+    ("lost-answer", lost_answer, 3),
+    ("returning-rid", returning_rid, 2),
+    ("shutdown-under-load", shutdown_under_load, 2),
+    ("flood", flood, 1),
 ];
 
-pub(super) fn draw(plan: &mut Plan) {
-    let weights: Vec<u64> = INCIDENTS.iter().map(|(_, weight)| *weight).collect();
-    for _ in 0..plan.draw.between(1, 2) {
+/// Names of all incidents.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    INCIDENTS.iter().map(|(name, _, _)| *name)
+}
+
+/// Draws one or two incidents, or the one of that name.
+pub(super) fn draw(plan: &mut Plan, only: Option<&str>) {
+    let fits = |name: &str| only.is_none_or(|only| only == name);
+    let weights: Vec<u64> =
+        INCIDENTS.iter().map(|(name, _, weight)| if fits(name) { *weight } else { 0 }).collect();
+    let most = if only.is_some() { 1 } else { 2 };
+    for _ in 0..plan.draw.between(1, most) {
         let which = plan.draw.weighted(&weights);
-        let at =
-            plan.draw.between(1_500_000, (plan.chaos_ms * 1_000).saturating_sub(12_000_000).max(1_600_000));
-        INCIDENTS[which].0(plan, at);
+        let latest = (plan.chaos_ms * 1_000).saturating_sub(12_000_000).max(1_600_000);
+        let at = plan.draw.between(1_500_000, latest);
+        INCIDENTS[which].1(plan, at);
     }
 }
 
@@ -142,8 +154,9 @@ fn fenced_while_paused(plan: &mut Plan, at: u64) {
     message(plan, start + 300_000, sender, &ready, true, 300);
     let verdict = plan.draw.pick(&[Verdict::Accept, Verdict::Accept, Verdict::Decline, Verdict::Fail]);
     // It ends while the process is stopped, or after it went on.
-    let takes = if plan.draw.percent(60) { 900_000 } else { 12_000_000 };
-    create(plan, start + 400_000, sender, &slow, 20_000, takes, verdict);
+    let takes = if plan.draw.percent(70) { 900_000 } else { 12_000_000 };
+    let begun = if takes < 1_000_000 { start + 80_000 } else { start + 400_000 };
+    create(plan, begun, sender, &slow, 20_000, takes, verdict);
     let pause_ms =
         if brisk(plan) { plan.draw.between(8_500, 11_000) } else { plan.draw.between(20_500, 24_000) };
     if plan.draw.percent(70) {
@@ -153,7 +166,24 @@ fn fenced_while_paused(plan: &mut Plan, at: u64) {
             message(plan, start + 810_000 + n * 20_000, sender, &ready, n % 2 == 0, 300);
         }
     }
-    plan.at(start + 1_000_000, Action::Pause { host: target, for_ms: pause_ms as u32 });
+    let for_ms = pause_ms as u32;
+    if plan.draw.percent(70) && takes < 1_000_000 {
+        // It stops just when its result is on its way to the Store, where it arrives late or never.
+        let late = plan.draw.between(pause_ms - 1_000, pause_ms - 50) as u32;
+        let fault = match plan.draw.below(6) {
+            0 => StoreFault::AppliesLater(late),
+            1 => StoreFault::LostBefore,
+            _ => StoreFault::Late(late),
+        };
+        for op in ["commit_created", "commit_rejected", "abort(Failed)"] {
+            let (host, op) = (Some(target), op.to_owned());
+            plan.at(begun, Action::StoreFault { host, op: Some(op.clone()), fault, count: 1 });
+            let point = CrashPoint::Called(op);
+            plan.at(begun, Action::PauseAt { host: target, point, skip: 0, for_ms });
+        }
+    } else {
+        plan.at(start + 1_000_000, Action::Pause { host: target, for_ms });
+    }
     // Somebody waits for the key and finds the dead lease.
     create(plan, start + 1_500_000, sender, &slow, 25_000, 300, Verdict::Accept);
     plan.chaos_ms = plan.chaos_ms.max((start + 1_000_000) / 1_000 + pause_ms + 3_000);

@@ -32,21 +32,34 @@ impl Plan {
 /// The run of a seed.
 #[must_use]
 pub fn draw(seed: u64) -> Run {
+    draw_with(seed, None)
+}
+
+/// The run of a seed in which nothing goes wrong but one incident of that name; see [`incidents`].
+#[must_use]
+pub fn draw_incident(seed: u64, name: &str) -> Run {
+    draw_with(seed, Some(name))
+}
+
+/// Names of incidents: faults that belong together.
+pub fn incidents() -> impl Iterator<Item = &'static str> {
+    incidents::names()
+}
+
+fn draw_with(seed: u64, incident: Option<&str>) -> Run {
     let mut draw = Draw::new(seed);
-    let calm = draw.percent(10);
+    let calm = draw.percent(10) && incident.is_none();
     let cluster = cluster::draw(&mut draw, calm);
     let chaos_ms = draw.between(4_000, 22_000);
     let mut plan = Plan { draw, cluster, chaos_ms, actors: Vec::new(), actions: Vec::new() };
     workload::draw(&mut plan, calm);
-    if !calm {
-        // Faults alone, an incident alone, or both: together they hide each other's traces too often.
-        let mix = plan.draw.below(10);
-        if mix < 7 {
-            faults::draw(&mut plan);
-        }
-        if mix >= 5 {
-            incidents::draw(&mut plan);
-        }
+    // Faults alone, an incident alone, or both: together they hide each other's traces too often.
+    let mix = plan.draw.below(10);
+    if !calm && mix < 7 && incident.is_none() {
+        faults::draw(&mut plan);
+    }
+    if !calm && (mix >= 5 || incident.is_some()) {
+        incidents::draw(&mut plan, incident);
     }
     plan.actions.sort_by_key(|timed| timed.at_us);
     Run { seed, cluster: plan.cluster, chaos_ms: plan.chaos_ms, actions: plan.actions, plant: None }

@@ -7,7 +7,8 @@ use spotmesh::input::{ActorCall, Command, CreateActor, CreateMode, Input, TurnId
 use spotmesh::model::{ActorId, MeshName, ObjectKey, PacketName, StableType, Weight};
 use spotmesh::wire::{Metadata, PayloadCodec};
 
-use super::{Happening, Held, Point, Trap, World};
+use super::seat::{Effect, Trap};
+use super::{Happening, Held, Point, World};
 use crate::action::{Action, Run};
 use crate::agenda::{Nanos, millis};
 use crate::clock::RATE_ONE;
@@ -203,8 +204,12 @@ impl World {
                 self.kill(run, *restart_ms, *notice, *flush, "is killed");
             }
             Action::Crash { host, point, skip, restart_ms } => {
-                let trap = Trap { point: point.clone(), skip: *skip, restart_ms: *restart_ms };
-                self.seat_mut(*host).traps.push(trap);
+                let effect = Effect::Crash(*restart_ms);
+                self.seat_mut(*host).traps.push(Trap { point: point.clone(), skip: *skip, effect });
+            }
+            Action::PauseAt { host, point, skip, for_ms } => {
+                let effect = Effect::Pause(*for_ms);
+                self.seat_mut(*host).traps.push(Trap { point: point.clone(), skip: *skip, effect });
             }
             Action::Pause { host, for_ms } => self.pause(*host, *for_ms),
             Action::ClockRate { host, rate } => {

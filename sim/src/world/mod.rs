@@ -30,8 +30,8 @@ use crate::script::Uid;
 use crate::store::{StoreHappening, StoreSide};
 use crate::trace::Trace;
 pub use choose::Choice;
+use seat::Held;
 pub use seat::SeatState;
-use seat::{Held, Trap};
 use std::hash::Hasher as _;
 
 /// One thing that happens.
@@ -297,7 +297,7 @@ impl World {
             && let Some(trap) =
                 self.spring(applied.by, |point| *point == CrashPoint::Applied(name.to_owned()))
         {
-            self.kill(applied.by, trap.restart_ms, Notice::After(1), true, "crashes before the answer");
+            self.strike(applied.by, trap.effect, "before the answer");
         }
     }
 

@@ -14,12 +14,21 @@ use crate::cluster::HostSpec;
 use crate::place::{RunOf, Seat};
 use crate::world::app::App;
 
-/// A crash waiting for its point.
+/// A crash or stop waiting for its point.
 #[derive(Debug, Clone)]
 pub(super) struct Trap {
     pub point: CrashPoint,
     pub skip: u32,
-    pub restart_ms: Option<u32>,
+    pub effect: Effect,
+}
+
+/// What happens to the process at the point.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Effect {
+    /// It dies; another one starts so many milliseconds later.
+    Crash(Option<u32>),
+    /// It stops for so many milliseconds.
+    Pause(u32),
 }
 
 /// What waits for a paused process, in order.

@@ -3,9 +3,10 @@
 use spotmesh::host::Host;
 use spotmesh::input::Input;
 use spotmesh::link::TransportEvent;
+use spotmesh::output::Output;
 use spotmesh::wire;
 
-use super::seat::Trap;
+use super::seat::{Effect, Trap};
 use super::{Happening, Held, Point, World};
 use crate::action::CrashPoint;
 use crate::net::Notice;
@@ -24,7 +25,7 @@ impl World {
     }
 
     /// How many outputs are still carried out where a crash waits at this point.
-    pub(super) fn crash_at(&mut self, run: RunOf, point: &Point<'_>) -> Option<(u32, Option<u32>)> {
+    pub(super) fn crash_at(&mut self, run: RunOf, point: &Point<'_>) -> Option<(u32, Effect)> {
         if self.seat(run.seat).traps.is_empty() {
             return None;
         }
@@ -43,9 +44,19 @@ impl World {
         })?;
         match trap.point {
             CrashPoint::Answered(_, keep) | CrashPoint::TurnEnded(keep) | CrashPoint::Received(_, keep) => {
-                Some((keep, trap.restart_ms))
+                Some((keep, trap.effect))
             }
-            CrashPoint::Applied(_) => None,
+            CrashPoint::Applied(_) | CrashPoint::Called(_) => None,
+        }
+    }
+
+    /// A trap does its work.
+    pub(super) fn strike(&mut self, run: RunOf, effect: Effect, place: &str) {
+        match effect {
+            Effect::Crash(restart_ms) => {
+                self.kill(run, restart_ms, Notice::After(1), true, &format!("crashes {place}"));
+            }
+            Effect::Pause(for_ms) => self.pause(run.seat, for_ms),
         }
     }
 
@@ -115,14 +126,14 @@ impl World {
     }
 
     /// Carries out what a host wants done, checks it, and schedules its next deadline.
-    pub(super) fn settle(&mut self, run: RunOf, mut crash: Option<(u32, Option<u32>)>) {
+    pub(super) fn settle(&mut self, run: RunOf, mut crash: Option<(u32, Effect)>) {
         let now = self.agenda.now();
         while let Some(host) = &mut self.seats[usize::from(run.seat.0)].host {
             let Some(output) = host.poll_output() else { break };
-            if let Some((left, restart_ms)) = &mut crash {
+            if let Some((left, effect @ Effect::Crash(_))) = &mut crash {
                 if *left == 0 {
-                    let restart_ms = *restart_ms;
-                    self.kill(run, restart_ms, Notice::After(1), true, "crashes between its outputs");
+                    let effect = *effect;
+                    self.strike(run, effect, "between its outputs");
                     return;
                 }
                 *left -= 1;
@@ -131,10 +142,26 @@ impl World {
             if let Some(trace) = &mut self.trace {
                 trace.output(now, run, &output);
             }
+            let called = match &output {
+                Output::CallStore { request, .. } => Some(request.name()),
+                _ => None,
+            };
             self.carry(run, output);
+            if let Some(name) = called
+                && !self.seat(run.seat).traps.is_empty()
+                && let Some(trap) = self.spring(run, |point| *point == CrashPoint::Called(name.to_owned()))
+            {
+                if matches!(trap.effect, Effect::Crash(_)) {
+                    self.strike(run, trap.effect, "after a call");
+                    return;
+                }
+                crash = Some((u32::MAX, trap.effect));
+            }
         }
-        if let Some((_, restart_ms)) = crash {
-            self.kill(run, restart_ms, Notice::After(1), true, "crashes after its outputs");
+        if let Some((_, effect)) = crash {
+            self.strike(run, effect, "after its outputs");
+        }
+        if !self.is_current(run) {
             return;
         }
         if let Some(host) = self.seat(run.seat).host()
