@@ -486,10 +486,15 @@ impl Host {
                 self.end_job(&key, job, Err(ErrorKind::Unavailable));
             }
         }
+        self.answer_routes(attempt, verdict, reply);
+        self.shutdown_progress();
+    }
+
+    /// CREATE-74: once per attached route.
+    pub(super) fn answer_routes(&mut self, attempt: Attempt, verdict: CreateVerdict, reply: Option<Bytes>) {
         for route in attempt.routes {
             self.answer_order(route, &attempt.fence, &attempt.operation, verdict, reply.clone());
         }
-        self.shutdown_progress();
     }
 
     /// Whether an attempt of the key may become Ready here any moment.
@@ -512,6 +517,7 @@ impl Host {
                 let event = CoordinatorEvent::Answered(fence.reservation, verdict, reply);
                 self.coordinator_event(operation, event);
             }
+            AnswerRoute::Remote(link, _) if !self.links.contains_key(&link) => {}
             AnswerRoute::Remote(link, _) => {
                 let answer =
                     CreateAnswer { operation: operation.clone(), reservation: fence.reservation, verdict };

@@ -344,7 +344,11 @@ impl Host {
     /// Peers learn the host's state at the next handshake, and now.
     pub(super) fn tell_peers_state(&mut self, state: HostState) {
         for at in 0..self.nodes.len() {
-            self.nodes[at].local.host_state = state;
+            if self.nodes[at].local.host_state != state {
+                // A state peers or the Store would take for known is ignored (NODE-113, STORE-52).
+                self.nodes[at].local.host_state = state;
+                self.nodes[at].raise_revision();
+            }
             let revision = self.nodes[at].local.revision;
             self.peer_event(super::startup::index(at), PeerEvent::HostStateChanged { state, revision });
         }

@@ -15,6 +15,7 @@ use crate::output::{Answer, Output};
 use crate::store::{
     ReleaseLease, RemoveOwnerRows, StoreError, StoreReply, StoreRequest, StoreResult, UpdateDescriptor,
 };
+use crate::wire::CreateVerdict;
 
 /// Where Shutdown stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -243,6 +244,8 @@ impl Host {
             if attempt.accepted {
                 self.nodes[usize::from(attempt.node.0)].pending_activations -= 1;
             }
+            // CREATE-73: nothing is written, but whoever waits for this attempt must look for himself.
+            self.answer_routes(attempt, CreateVerdict::Unavailable, None);
         }
         self.attempts_by_key.clear();
         for (key, jobs) in std::mem::take(&mut self.held) {
