@@ -36,6 +36,8 @@ macro_rules! mutants {
 mutants! {
     /// Turns start past the local admission deadline (against STORE-34).
     IgnoresAdmissionDeadline,
+    /// After a late renewal admission opens without re-reading rows (against STORE-37).
+    SkipsReconciliation,
     /// A second turn starts while one runs (against MODEL-53).
     OverlapsTurns,
     /// The newest job of a lane runs first (against MODEL-54).

@@ -480,6 +480,12 @@ impl Attempt {
         };
         let own = view.terminal.as_ref().is_some_and(|record| record.reservation == self.fence.reservation);
         if !own {
+            let waiting = view.authority.found().and_then(|row| row.reservation_fence());
+            if cx.lease.is_some() && waiting.as_ref() == Some(&self.fence) {
+                // The lease had run out and was not fenced: the frozen result still counts once it is renewed.
+                self.back_off(cx, out);
+                return State::Settling { instance, verdict };
+            }
             return self.discard(instance, cx, out);
         }
         out.push(AttemptEffect::Mark(Mark::AttemptFoundOwnResult));

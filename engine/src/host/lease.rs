@@ -57,8 +57,12 @@ impl Host {
             LeaseEffect::Reconcile => {
                 self.mark(Mark::LeaseRenewedPastExpiry);
                 self.record(Event::LeaseDoubtful);
-                self.reconcile = Reconcile { running: true, seen: BTreeSet::new() };
-                self.reconcile_page(None);
+                if planted!(self, SkipsReconciliation) {
+                    self.lease_event(LeaseEvent::Reconciled);
+                } else {
+                    self.reconcile = Reconcile { running: true, seen: BTreeSet::new() };
+                    self.reconcile_page(None);
+                }
             }
             LeaseEffect::Lost => self.lease_lost(),
             LeaseEffect::Refused(error) => self.startup_refused(Error::new(
