@@ -97,7 +97,7 @@ fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
 /// Several seeds of one simulation.
 fn seeds<F>(simulation: fn(u64) -> F)
 where
-    F: Future<Output = ()>,
+    F: Future<Output = ()> + 'static,
 {
     for seed in 1..=8 {
         with_seed(seed, simulation);
