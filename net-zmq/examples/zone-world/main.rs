@@ -66,10 +66,11 @@ async fn run(arguments: &Arguments) -> Result<Report, String> {
     let store = MemoryStore::new();
     let seats = NAMES.map(|name| {
         let running = ZmqHost::start(game::node(name, store.clone()), ZmqConfig::default());
-        running.map(|running| Seat { name, running }).map_err(|error| format!("{name}: {error}"))
+        running.map(|running| Seat::new(name, running)).map_err(|error| format!("{name}: {error}"))
     });
-    let seats = Arc::new(seats.into_iter().collect::<Result<Vec<_>, _>>()?);
-    play::meet(&seats).await?;
+    let mut seats = seats.into_iter().collect::<Result<Vec<_>, _>>()?;
+    play::meet(&mut seats).await?;
+    let seats = Arc::new(seats);
     println!("{} serve and are connected", NAMES.join(", "));
 
     let mut tally = Tally::default();
@@ -102,7 +103,7 @@ async fn run(arguments: &Arguments) -> Result<Report, String> {
 /// Shuts all hosts down at once.
 async fn stop(seats: Arc<Vec<Seat>>) -> Result<Vec<Result<(), String>>, String> {
     let seats = Arc::into_inner(seats).ok_or("a player still walks after the end")?;
-    let stops = seats.into_iter().map(|Seat { name, running }| async move {
+    let stops = seats.into_iter().map(|Seat { name, running, .. }| async move {
         match running.stop(SHUTDOWN).await {
             Ok(ShutdownOutcome::Stopped) => Ok(()),
             Ok(forced) => Err(format!("{name}: expected a clean shutdown, found {forced:?}")),

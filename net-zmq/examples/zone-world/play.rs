@@ -10,6 +10,7 @@ use futures::future::join_all;
 use indicatif::ProgressBar;
 use spotmesh::app::*;
 use spotmesh::event::{Event, PeerState};
+use spotmesh_net_zmq::Running;
 
 use crate::game::{Cheer, Player, PlayerBooks, ShowBooks, ShowVisits, Step, Zone, zone_id};
 use crate::report::Tally;
@@ -22,10 +23,17 @@ const MEETING: Duration = Duration::from_secs(20);
 /// A running host by its short name, which its RID begins with.
 pub struct Seat {
     pub name: &'static str,
-    pub running: spotmesh_net_zmq::Running,
+    pub running: Running,
+    /// Everything it tells since its start.
+    events: Observer,
 }
 
 impl Seat {
+    pub fn new(name: &'static str, running: Running) -> Self {
+        let events = running.handle().observe(1_024);
+        Self { name, running, events }
+    }
+
     fn host(&self) -> &HostHandle {
         self.running.handle()
     }
@@ -36,13 +44,13 @@ impl Seat {
 }
 
 /// Waits until every host serves and is connected with all others.
-pub async fn meet(seats: &[Seat]) -> Result<(), String> {
-    let meetings = seats.iter().map(|seat| async move {
-        let mut events = seat.host().observe(1_024);
+pub async fn meet(seats: &mut [Seat]) -> Result<(), String> {
+    let peers = seats.len() - 1;
+    let meetings = seats.iter_mut().map(|seat| async move {
         seat.host().wait_serving().await.map_err(|error| format!("{}: {error}", seat.name))?;
         let mut ready = BTreeSet::new();
-        while ready.len() + 1 < seats.len() {
-            match events.next().await {
+        while ready.len() < peers {
+            match seat.events.next().await {
                 Some(Event::Peer { rid, state: PeerState::Ready, .. }) => ready.insert(rid),
                 Some(_) => continue,
                 None => return Err(format!("{}: ended while it was looking for its peers", seat.name)),
