@@ -232,7 +232,7 @@ impl Host {
             None => self.request_ended(call, Ok(body.unwrap_or_default())),
             Some(kind) => self.request_ended(call, Err(kind)),
         }
-        if planted!(self, AnswersTwice) && self.now.as_nanos() % 7 == 0 {
+        if planted!(self, AnswersTwice) && self.now.as_nanos().is_multiple_of(7) {
             self.request_ended(call, Err(ErrorKind::Unavailable));
         }
     }
