@@ -6,6 +6,7 @@ use bytes::Bytes;
 use spotmesh::link::Record;
 use spotmesh_zmq_ffi::{Error, Socket};
 
+use crate::config::ACK_EVERY;
 use crate::frame;
 
 /// Messages given to libzmq before the other side has taken them, at most. Fewer than the high water mark: a
@@ -80,7 +81,7 @@ impl OutLane {
     }
 
     fn in_flight(&self) -> usize {
-        // At most the window and one record.
+        // At most the window, or one record and what is not acknowledged by itself.
         (self.sent - self.acked) as usize
     }
 
@@ -158,7 +159,10 @@ impl OutLane {
             }
             let in_flight = self.in_flight();
             let too_many = self.flight.len() >= FLIGHT_MESSAGES;
-            if too_many || (in_flight > 0 && in_flight + len > window) {
+            // Less than this may stay unacknowledged for good: waiting for it would hold a large record back
+            // until the link is given up.
+            let told_of = in_flight as u64 >= ACK_EVERY;
+            if too_many || (told_of && in_flight + len > window) {
                 return Ok(Pumped::Window);
             }
             if self.queue.is_empty() {
@@ -194,6 +198,7 @@ impl OutLane {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::WINDOW_MIN;
     use spotmesh_zmq_ffi::{Context, IntOption, Kind, Multipart};
 
     fn record(len: usize) -> Record {
@@ -266,6 +271,22 @@ mod tests {
         let mut lane = OutLane { route: Bytes::from_static(b"B"), ..OutLane::default() };
         lane.push(record(size));
         assert_eq!(lane.pump(&router, 1_000), Ok(Pumped::Empty));
+    }
+
+    #[test]
+    fn a_record_larger_than_the_window_never_waits_for_an_acknowledgement_that_is_not_due() {
+        let (router, _peer) = routed();
+        let mut lane = OutLane { route: Bytes::from_static(b"B"), ..OutLane::default() };
+        // As much as the other side takes without a word.
+        lane.push(record(ACK_EVERY as usize - 1));
+        assert_eq!(lane.pump(&router, WINDOW_MIN), Ok(Pumped::Empty));
+        lane.push(record(2 * WINDOW_MIN));
+        assert_eq!(lane.pump(&router, WINDOW_MIN), Ok(Pumped::Empty));
+        // Of this it tells.
+        lane.push(record(2 * WINDOW_MIN));
+        assert_eq!(lane.pump(&router, WINDOW_MIN), Ok(Pumped::Window));
+        assert!(lane.acked(lane.sent));
+        assert_eq!(lane.pump(&router, WINDOW_MIN), Ok(Pumped::Empty));
     }
 
     #[test]

@@ -112,6 +112,21 @@ fn large_bodies_arrive_whole() {
 }
 
 #[test]
+fn a_record_larger_than_the_window_follows_small_ones_at_once() {
+    let (mut rig, listener, dialler, _) = Rig::pair(brisk());
+    for number in 0..20 {
+        // Few small bytes are not acknowledged by themselves.
+        rig.send(1, dialler, Lane::Application, numbered(2 * number, 10));
+        rig.flush(1);
+        assert!(rig.until(LONG, |h| h[0].received_count(listener) == 2 * number as usize + 1));
+        rig.send(1, dialler, Lane::Application, numbered(2 * number + 1, 6 << 20));
+        rig.flush(1);
+        assert!(rig.until(LONG, |h| h[0].received_count(listener) == 2 * number as usize + 2));
+    }
+    assert_eq!(rig.hosts[0].down(listener), None);
+}
+
+#[test]
 fn a_record_over_the_frame_limit_ends_its_link_with_a_reason() {
     let (mut rig, _, dialler, _) = Rig::pair(brisk());
     rig.send(1, dialler, Lane::Application, numbered(1, spotmesh_net_zmq::FRAME_MAX + 1));
