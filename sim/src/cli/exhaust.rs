@@ -26,6 +26,7 @@ struct Report {
     states: u64,
     steps: u64,
     ends: u64,
+    depth: usize,
     complete: bool,
     violations: Vec<Violation>,
     seconds: f64,
@@ -45,11 +46,12 @@ impl Exhaust {
         for scope in &chosen {
             let explored = explore(scope, self.states)?;
             println!(
-                "{:<16} {:>8} states, {:>9} steps, {:>6} ends, {} in {:.1} s: {}",
+                "{:<16} {:>8} states, {:>9} steps, {:>6} ends, depth {:>3}, {} in {:.1} s: {}",
                 scope.name,
                 explored.states,
                 explored.steps,
                 explored.ends,
+                explored.depth,
                 if explored.complete { "complete" } else { "incomplete" },
                 explored.took.as_secs_f64(),
                 scope.about
@@ -63,6 +65,7 @@ impl Exhaust {
                 states: explored.states,
                 steps: explored.steps,
                 ends: explored.ends,
+                depth: explored.depth,
                 complete: explored.complete,
                 violations: explored.found.into_iter().map(|(violation, _)| violation).collect(),
                 seconds: explored.took.as_secs_f64(),

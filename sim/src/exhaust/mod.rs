@@ -33,6 +33,8 @@ pub struct Explored {
     pub states: u64,
     /// Steps taken, those into known states included.
     pub steps: u64,
+    /// Choices of the longest path.
+    pub depth: usize,
     /// States in which nothing is on its way; each was run on to its end.
     pub ends: u64,
     /// Whether every state in the scope was reached.
@@ -66,14 +68,22 @@ pub fn explore(scope: &Scope, most: u64) -> Result<Explored, String> {
     let acts = (1u32 << scope.run.actions.len()) - 1;
     let mut stack = vec![Node { world, left: scope.budget, acts, path: Vec::new() }];
     let mut seen = BTreeSet::new();
-    let mut explored =
-        Explored { states: 0, steps: 0, ends: 0, complete: true, found: None, took: Duration::ZERO };
+    let mut explored = Explored {
+        states: 0,
+        steps: 0,
+        depth: 0,
+        ends: 0,
+        complete: true,
+        found: None,
+        took: Duration::ZERO,
+    };
     while let Some(node) = stack.pop() {
         if explored.states >= most {
             explored.complete = false;
             break;
         }
         explored.states += 1;
+        explored.depth = explored.depth.max(node.path.len());
         let moves = moves(&node, scope);
         let quiet = node.acts == 0 && node.world.choices().is_empty();
         if quiet && let Some(violation) = end(&node.world) {

@@ -81,9 +81,9 @@ fn scope(
     let node = NodeSpec { weight: 100, ..NodeSpec::default() };
     let host = HostSpec { nodes: vec![node], clock_rate: RATE_ONE, start_ms: 0, same_endpoint: true };
     let mut hosts = vec![host; servers];
-    if let Some(last) = hosts.last_mut().filter(|_| servers > 1) {
-        // One candidate only, so that both coordinators mean the same target.
-        last.nodes[0].weight = 0;
+    for other in hosts.iter_mut().skip(1) {
+        // One candidate only, so that all coordinators mean the same target.
+        other.nodes[0].weight = 0;
     }
     let cluster = Cluster {
         hosts,
@@ -127,7 +127,28 @@ pub fn scopes() -> Vec<Scope> {
             "two hosts want one Actor, their link breaks",
             2,
             vec![create(0, Verdict::Accept), create(1, Verdict::Accept)],
-            Budget { breaks: 1, wakes: 1, ..none },
+            Budget { breaks: 1, ..none },
+        ),
+        scope(
+            "create-wake",
+            "two hosts want one Actor, any deadline or backoff fires early",
+            2,
+            vec![create(0, Verdict::Accept), create(1, Verdict::Accept)],
+            Budget { wakes: 1, ..none },
+        ),
+        scope(
+            "create-loss-kill",
+            "two hosts want one Actor, an answer is lost and a process dies",
+            2,
+            vec![create(0, Verdict::Accept), create(1, Verdict::Accept)],
+            Budget { losses: 1, kills: 1, ..none },
+        ),
+        scope(
+            "create-3",
+            "three hosts want one Actor",
+            3,
+            vec![create(0, Verdict::Accept), create(1, Verdict::Decline), create(2, Verdict::Accept)],
+            none,
         ),
         scope(
             "reject-compete",

@@ -148,7 +148,8 @@ impl World {
         let id = state.call_id();
         let deadline = state.clock.read(now) + ms(timeout_ms);
         let overdue = state.clock.when(deadline) + slack;
-        self.oracles.calls.submitted(Call { uid, by: run, id, asked, at: now, deadline, end: None });
+        let at = self.stamp();
+        self.oracles.calls.submitted(Call { uid, by: run, id, asked, at, deadline, end: None });
         self.agenda.at(overdue, Happening::Overdue(run, uid));
         self.feed(run, Input::Called { call: id, from, command }, Point::Other);
         id

@@ -54,7 +54,7 @@ impl World {
                 }
             }
             Output::DropInstance(instance) => {
-                let now = self.agenda.now();
+                let now = self.stamp();
                 self.oracles.turns.dropped(&mut self.oracles.verdicts, now, run, instance);
                 self.seat_mut(run.seat).app.drop_instance(instance);
             }
@@ -72,13 +72,13 @@ impl World {
             return;
         };
         let Some(uid) = script::uid_of(body) else { return };
-        let now = self.agenda.now();
+        let now = self.stamp();
         let oracles = &mut self.oracles;
         oracles.messages.sent(&mut oracles.verdicts, &oracles.calls, now, run, link, uid);
     }
 
     fn start_turn(&mut self, run: RunOf, turn: &Turn) {
-        let now = self.agenda.now();
+        let now = self.stamp();
         let oracles = &mut self.oracles;
         let verdicts = &mut oracles.verdicts;
         oracles.turns.started(verdicts, now, run, turn);
@@ -128,7 +128,7 @@ impl World {
                 return;
             }
         }
-        let now = self.agenda.now();
+        let now = self.stamp();
         let Some((running, end, replied)) = self.seat_mut(run.seat).app.finish(turn) else { return };
         let approved = match &running.job {
             Job::Create(_, create) => {
@@ -148,8 +148,8 @@ impl World {
     }
 
     fn answer(&mut self, run: RunOf, call: spotmesh::input::CallId, answer: Answer) {
-        let now = self.agenda.now();
-        let local = self.seat(run.seat).clock.read(now);
+        let now = self.stamp();
+        let local = self.seat(run.seat).clock.read(self.agenda.now());
         let oracles = &mut self.oracles;
         let verdicts = &mut oracles.verdicts;
         let uid = oracles.calls.answered(verdicts, &oracles.rows, (now, local), (run, call), &answer);
@@ -184,7 +184,7 @@ impl World {
     }
 
     fn record(&mut self, run: RunOf, event: Event) {
-        let now = self.agenda.now();
+        let now = self.stamp();
         match event {
             Event::Violation(text) => {
                 self.oracles.verdicts.report("engine", now, format!("{run}: {text}"));
@@ -209,7 +209,7 @@ impl World {
         if self.seat(run.seat).paused.is_some() {
             return; // Nobody runs who could stop waiting.
         }
-        self.oracles.calls.dropped(self.agenda.now(), uid);
+        self.oracles.calls.dropped(self.stamp(), uid);
         self.feed(run, Input::CallDropped { call }, Point::Other);
     }
 }

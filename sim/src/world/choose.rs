@@ -116,6 +116,8 @@ impl World {
 
     /// Lets one thing happen.
     pub fn choose(&mut self, choice: &Choice) {
+        self.chosen += 1;
+        self.calm &= matches!(choice, Choice::Event(_) | Choice::Act(_));
         match choice {
             Choice::Event(seq) => {
                 if let Some((_, event)) = self.agenda.take(*seq) {

@@ -95,6 +95,8 @@ pub struct World {
     healed: bool,
     /// Nothing but applications acted so far.
     calm: bool,
+    /// Choices made by an exploration.
+    chosen: u64,
     skipped: u64,
     trace: Option<Trace>,
 }
@@ -136,6 +138,7 @@ impl World {
             mutant,
             next_uid: 0,
             healed: false,
+            chosen: 0,
             skipped: 0,
             trace: None,
         })
@@ -273,7 +276,7 @@ impl World {
     }
 
     fn store_applies(&mut self, number: u64) {
-        let now = self.agenda.now();
+        let now = self.stamp();
         let Some(applied) = self.store.apply(&mut self.agenda, number) else { return };
         if let Some(trace) = &mut self.trace {
             trace.store(now, &applied);
@@ -299,6 +302,12 @@ impl World {
         {
             self.strike(applied.by, trap.effect, "before the answer");
         }
+    }
+
+    /// The present as oracles see it: later by a nanosecond after every choice of an exploration, in which
+    /// time itself stands still.
+    fn stamp(&self) -> Nanos {
+        self.agenda.now() + self.chosen
     }
 
     fn is_current(&self, run: RunOf) -> bool {
