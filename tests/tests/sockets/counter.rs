@@ -97,6 +97,11 @@ spotmesh::message!(Echo, "counter.echo", reply = Vec<u8>);
 pub struct AddTo(pub String, pub u64);
 spotmesh::message!(AddTo, "counter.add_to", reply = u64);
 
+/// Never answers.
+#[derive(Serialize, Deserialize)]
+pub struct Hang;
+spotmesh::message!(Hang, "counter.hang", reply = ());
+
 /// Handled by nobody.
 #[derive(Serialize, Deserialize)]
 pub struct Unknown;
@@ -141,6 +146,12 @@ impl Handle<Echo> for Counter {
     }
 }
 
+impl Handle<Hang> for Counter {
+    async fn handle(&mut self, _: Hang, _: &mut ActorContext<'_, Self>) -> Result<(), Error> {
+        std::future::pending().await
+    }
+}
+
 impl Handle<AddTo> for Counter {
     async fn handle(&mut self, to: AddTo, ctx: &mut ActorContext<'_, Self>) -> Result<u64, Error> {
         ctx.actor::<Self>(to.0).request(Add(to.1)).await
@@ -157,5 +168,6 @@ pub fn registered(factory: Factory<Counter>) -> Registered<Counter> {
         .handles::<Fail>()
         .handles::<Echo>()
         .handles::<AddTo>()
+        .handles::<Hang>()
         .disable_relocation()
 }

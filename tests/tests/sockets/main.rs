@@ -2,5 +2,8 @@
 
 mod counter;
 mod creation;
+mod curve;
+mod killed;
 mod messages;
+mod store_server;
 mod world;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use spotmesh::app::*;
 use spotmesh::driver::{LocationStore, LocationStoreExt};
 use spotmesh::event::{Event, PeerState};
@@ -28,7 +28,7 @@ impl Seat {
     /// Starts a host.
     pub fn start(host: HostBuilder, transport: ZmqConfig) -> Self {
         let running = ZmqHost::start(host, transport).expect("a host that starts");
-        let events = running.handle().observe(4_096);
+        let events = running.handle().observe(100_000);
         Self { running, events, peers: BTreeSet::new() }
     }
 
@@ -49,6 +49,14 @@ impl Seat {
         }
     }
 
+    /// Who is connected with it now.
+    pub async fn peers(&mut self) -> BTreeSet<Rid> {
+        while let Some(event) = self.events.next().now_or_never() {
+            self.note(&event.expect("a host that goes on"));
+        }
+        self.peers.clone()
+    }
+
     /// The first event from here on that `wanted` answers something for.
     pub async fn event<T>(&mut self, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
         let waited = tokio::time::timeout(LONG, async {
@@ -63,14 +71,19 @@ impl Seat {
 
     async fn next_event(&mut self) -> Event {
         let event = self.events.next().await.expect("a host that goes on");
+        self.note(&event);
+        event
+    }
+
+    fn note(&mut self, event: &Event) {
         assert!(!matches!(event, Event::Violation(_)), "{event:?}");
-        if let Event::Peer { rid, state, .. } = &event {
+        assert_eq!(self.events.missed(), 0, "every event is seen");
+        if let Event::Peer { rid, state, .. } = event {
             match state {
                 PeerState::Ready => self.peers.insert(rid.clone()),
                 _ => self.peers.remove(rid),
             };
         }
-        event
     }
 
     /// Ends the host in order.
