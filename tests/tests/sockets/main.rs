@@ -3,6 +3,7 @@
 mod counter;
 mod creation;
 mod curve;
+mod hostile;
 mod killed;
 mod messages;
 mod store_server;
