@@ -56,8 +56,8 @@ mutants! {
     RetargetsLostOrder,
     /// A repeated order starts a second attempt (against CREATE-58).
     RunsOrderTwice,
-    /// A discarded attempt keeps its staging instance open (against CREATE-73).
-    KeepsDiscardedInstance,
+    /// Every third dial is never made, and its intent waits for it (against NODE-101).
+    LosesDials,
     /// The pending-activation count is not given back (against CREATE-20).
     LeaksActivation,
     /// A waiter never re-reads without a hint (against STORE-113).

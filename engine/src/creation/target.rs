@@ -118,7 +118,6 @@ pub(crate) struct AttemptContext<'a> {
     pub(crate) entry_spot: Option<&'a SpotId>,
     pub(crate) guesses_failed: bool,
     pub(crate) guesses_succeeded: bool,
-    pub(crate) keeps_discarded: bool,
 }
 
 /// One attempt by (key, ObjectGeneration, ReservationId), all three in the fence.
@@ -404,7 +403,7 @@ impl Attempt {
         cx: &AttemptContext<'_>,
         out: Out<'_>,
     ) -> State {
-        let Some(lease) = cx.lease else { return self.discard(instance, cx, out) };
+        let Some(lease) = cx.lease else { return self.discard(instance, out) };
         if !cx.admits {
             // STORE-34: nothing is committed past the deadline; the lease may still be renewed.
             self.back_off(cx, out);
@@ -445,7 +444,7 @@ impl Attempt {
                 self.complete(instance, verdict, out)
             }
             Err(StoreError::Indeterminate | StoreError::Unavailable) if cx.guesses_failed => {
-                self.discard(instance, cx, out)
+                self.discard(instance, out)
             }
             Err(StoreError::Indeterminate | StoreError::Unavailable) => {
                 out.push(AttemptEffect::Mark(Mark::AttemptSettled));
@@ -471,7 +470,7 @@ impl Attempt {
         let view = match result {
             Ok(StoreReply::Creation(view)) => view,
             Ok(_) | Err(StoreError::DataLost | StoreError::Corrupt(_)) => {
-                return self.discard(instance, cx, out);
+                return self.discard(instance, out);
             }
             Err(_) => {
                 self.back_off(cx, out);
@@ -486,7 +485,7 @@ impl Attempt {
                 self.back_off(cx, out);
                 return State::Settling { instance, verdict };
             }
-            return self.discard(instance, cx, out);
+            return self.discard(instance, out);
         }
         out.push(AttemptEffect::Mark(Mark::AttemptFoundOwnResult));
         let ready = view.authority.found().filter(|row| {
@@ -495,7 +494,7 @@ impl Attempt {
                 && Some(row.owner.lease) == cx.lease
         });
         match (&verdict, ready) {
-            (Verdict::Created { .. }, None) => self.discard(instance, cx, out),
+            (Verdict::Created { .. }, None) => self.discard(instance, out),
             _ => self.complete(instance, verdict, out),
         }
     }
@@ -526,11 +525,9 @@ impl Attempt {
         self.answer(verdict, envelope.reply.clone(), out)
     }
 
-    fn discard(&mut self, instance: Option<InstanceId>, cx: &AttemptContext<'_>, out: Out<'_>) -> State {
+    fn discard(&mut self, instance: Option<InstanceId>, out: Out<'_>) -> State {
         out.push(AttemptEffect::Mark(Mark::AttemptDiscarded));
-        if !cx.keeps_discarded {
-            out.extend(instance.map(AttemptEffect::Dispose));
-        }
+        out.extend(instance.map(AttemptEffect::Dispose));
         self.answer(CreateVerdict::Unavailable, None, out) // CREATE-73
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::store_calls::StoreUse;
-use super::{Host, TimerKey};
+use super::{Host, TimerKey, planted};
 use crate::config::{HostConfig, NodeConfig, RidChoice};
 use crate::event::Event;
 use crate::link::{DialId, LinkDownReason, LinkId, NodeIndex, ProvenPeer};
@@ -232,6 +232,7 @@ impl Host {
 
     fn peer_effect(&mut self, node: NodeIndex, effect: PeerEffect) {
         match effect {
+            PeerEffect::Dial { dial, .. } if planted!(self, LosesDials) && dial.0.is_multiple_of(3) => {}
             PeerEffect::Dial { dial, target } => self.outputs.push_back(Output::Dial { node, dial, target }),
             PeerEffect::DropDial(dial) => self.outputs.push_back(Output::DropDial(dial)),
             PeerEffect::Send { link, message } => self.send(link, &message, None),

@@ -67,7 +67,6 @@ impl Host {
         let mut effects = Vec::new();
         let (guesses_failed, guesses_succeeded) =
             (planted!(self, GuessesCommitFailed), planted!(self, GuessesCommitSucceeded));
-        let keeps_discarded = planted!(self, KeepsDiscardedInstance);
         let node = &self.nodes[usize::from(attempt.node.0)];
         let context = AttemptContext {
             now: self.now,
@@ -76,7 +75,6 @@ impl Host {
             entry_spot: node.entry_spot.as_ref(),
             guesses_failed,
             guesses_succeeded,
-            keeps_discarded,
         };
         attempt.on(event, &context, &mut effects);
         self.attempts.insert(reservation, attempt);
