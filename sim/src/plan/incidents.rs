@@ -204,22 +204,43 @@ fn creating_target_dies(plan: &mut Plan, at: u64) {
             create(plan, start + n * 30_000, host, &actor, timeout, takes, Verdict::Accept);
         }
     }
-    if plan.draw.percent(50) {
-        let op = plan.draw.pick(&["reserve", "commit_created"]);
-        let point = CrashPoint::Applied(op.to_owned());
-        plan.at(start, Action::Crash { host: target, point, skip: 0, restart_ms: Some(600) });
-    } else {
-        let at = start + plan.draw.between(20_000, 1_000_000);
-        plan.at(
-            at,
-            Action::Kill { host: target, restart_ms: Some(600), notice: Notice::After(2), flush: true },
-        );
+    match plan.draw.below(3) {
+        0 => {
+            let op = plan.draw.pick(&["reserve", "commit_created"]);
+            let point = CrashPoint::Applied(op.to_owned());
+            plan.at(start, Action::Crash { host: target, point, skip: 0, restart_ms: Some(600) });
+        }
+        1 => {
+            // It was recorded, and nobody was told.
+            let actor = fresh(plan);
+            let host = any_host(plan);
+            let (op, verdict) = plan.draw.pick(&[
+                ("commit_created", Verdict::Accept),
+                ("commit_rejected", Verdict::Decline),
+                ("abort(Failed)", Verdict::Fail),
+            ]);
+            create(plan, start + 5_000_000, host, &actor, 28_000, 300, verdict);
+            let point = CrashPoint::Answered(op.to_owned(), 0);
+            let crash = Action::Crash { host: target, point, skip: 0, restart_ms: Some(600) };
+            plan.at(start + 4_900_000, crash);
+            for host in 0..plan.cluster.hosts.len() as u8 {
+                plan.at(start + 6_500_000, Action::Weight { host: Seat(host), weight: 100 });
+            }
+        }
+        _ => {
+            let at = start + plan.draw.between(20_000, 1_000_000);
+            let (restart_ms, notice) = (Some(600), Notice::After(2));
+            plan.at(at, Action::Kill { host: target, restart_ms, notice, flush: true });
+        }
     }
     let ttl = if brisk(plan) { 6_000_000 } else { 15_000_000 };
     let slow = Action::StoreSlow { for_ms: 8_000, delay_ms: plan.draw.between(100, 900) as u32 };
     plan.at(start + ttl - 3_000_000, slow);
     for host in 0..plan.cluster.hosts.len() as u8 {
-        plan.at(start + 500_000, Action::Weight { host: Seat(host), weight: 100 });
+        plan.at(
+            start + 500_000,
+            Action::Weight { host: Seat(host), weight: if Seat(host) == target { 100 } else { 1 } },
+        );
     }
     plan.chaos_ms = plan.chaos_ms.max((start + ttl) / 1_000 + 6_000);
 }

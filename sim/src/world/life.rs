@@ -34,6 +34,24 @@ impl World {
         }
     }
 
+    /// A process whose host has ended exits: it must have dropped every instance by then (HOST-58, HOST-75).
+    pub(super) fn exit(&mut self, run: RunOf, restart_ms: Option<u32>) {
+        if !self.is_current(run) {
+            return;
+        }
+        if self.seat(run.seat).paused.is_some() {
+            // What is stopped does not even exit.
+            self.agenda.after(millis(50), Happening::Exit(run, restart_ms));
+            return;
+        }
+        let now = self.agenda.now();
+        if let Some((key, generation)) = self.oracles.turns.kept(run).next() {
+            let text = format!("{run} ends with an instance of {key} generation {generation} still open");
+            self.oracles.verdicts.report("leak", now, text);
+        }
+        self.kill(run, restart_ms, Notice::After(0), true, "exits");
+    }
+
     /// Ends a process; another one starts `restart_ms` later, or when the faults end.
     pub(super) fn kill(
         &mut self,

@@ -227,7 +227,7 @@ impl World {
             Happening::Act(index) => self.act(index),
             Happening::Resume(seat, epoch) => self.resume(seat, epoch),
             Happening::Start(seat) => self.start(seat),
-            Happening::Exit(run, restart_ms) => self.kill(run, restart_ms, Notice::After(0), true, "exits"),
+            Happening::Exit(run, restart_ms) => self.exit(run, restart_ms),
             Happening::Cancel(run, uid) => self.cancel(run, uid),
             Happening::Overdue(run, uid) => self.overdue(run, uid),
             Happening::Bound(run, node) => {
