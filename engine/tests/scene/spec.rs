@@ -2,13 +2,14 @@
 
 use spotmesh::config::{HostConfig, NodeConfig, RidChoice, TypeRegistration};
 use spotmesh::model::limits::Settings;
-use spotmesh::model::{MeshName, ObjectKind, ObjectRole, RelocationPolicy, Rid, StableType, Weight};
+use spotmesh::model::{MeshName, ObjectKind, ObjectRole, Prefix, RelocationPolicy, StableType, Weight};
 
 /// One host with one node on Mesh `alpha`.
 #[derive(Debug, Clone)]
 pub struct HostSpec {
     pub role: ObjectRole,
-    pub rid: String,
+    /// Prefix of its automatic RID.
+    pub prefix: String,
     pub types: Vec<&'static str>,
     pub actor_limit: u32,
     pub pending_limit: u32,
@@ -17,10 +18,10 @@ pub struct HostSpec {
 }
 
 /// A node that owns Actors of type `counter`.
-pub fn server(rid: &str) -> HostSpec {
+pub fn server(prefix: &str) -> HostSpec {
     HostSpec {
         role: ObjectRole::Server,
-        rid: rid.to_owned(),
+        prefix: prefix.to_owned(),
         types: vec!["counter"],
         actor_limit: 0,
         pending_limit: 128,
@@ -30,8 +31,8 @@ pub fn server(rid: &str) -> HostSpec {
 }
 
 /// A node that creates and messages Actors and owns none.
-pub fn client(rid: &str) -> HostSpec {
-    HostSpec { role: ObjectRole::Client, types: Vec::new(), ..server(rid) }
+pub fn client(prefix: &str) -> HostSpec {
+    HostSpec { role: ObjectRole::Client, types: Vec::new(), ..server(prefix) }
 }
 
 impl HostSpec {
@@ -57,7 +58,7 @@ impl HostSpec {
 
     pub(super) fn config(&self) -> HostConfig {
         let mut node = NodeConfig::new(MeshName::new("alpha").unwrap(), self.role);
-        node.rid = RidChoice::Fixed(Rid::new(&self.rid).unwrap());
+        node.rid = RidChoice::Automatic { prefix: Prefix::new(&self.prefix).unwrap() };
         for name in &self.types {
             node.types.push(TypeRegistration {
                 kind: ObjectKind::Actor,
