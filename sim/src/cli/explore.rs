@@ -1,6 +1,7 @@
 //! `explore`: many seeds, their violations, and the marks nobody reached.
 
 use std::collections::BTreeMap;
+use std::hash::Hasher as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -12,6 +13,7 @@ use serde::Serialize;
 use spotmesh::mark::{Mark, Marks};
 
 use super::{print_json, program};
+use crate::digest::Digest;
 use crate::outcome::{CallCounts, Outcome, execute};
 use crate::plan;
 
@@ -63,6 +65,8 @@ struct Report {
     marks_missed_optional: Vec<&'static str>,
     /// Seeds that reached each mark.
     marks: BTreeMap<&'static str, u64>,
+    /// One hash over the trace hashes of all seeds: equal for equal code, in debug and release.
+    trace_hash: String,
     seconds: f64,
 }
 
@@ -110,11 +114,13 @@ impl Explore {
             marks_reached: 0,
             marks_missed: Vec::new(),
             marks_missed_optional: Vec::new(),
+            trace_hash: String::new(),
             marks: Mark::ALL.iter().map(|mark| (mark.name(), 0)).collect(),
             seconds: 0.0,
         };
         let mut marks = Marks::default();
         let mut virtual_ns: u128 = 0;
+        let mut hashes = BTreeMap::new();
         std::thread::scope(|scope| {
             for _ in 0..jobs {
                 let (send, next, incident) = (send.clone(), &next, self.incident.as_deref());
@@ -140,6 +146,7 @@ impl Explore {
                 bar.inc(1);
                 report.inputs += outcome.inputs;
                 report.calls += outcome.calls;
+                hashes.insert(seed, outcome.trace_hash);
                 virtual_ns += u128::from(outcome.virtual_ns);
                 marks |= outcome.marks;
                 for mark in outcome.marks.iter() {
@@ -158,6 +165,9 @@ impl Explore {
             }
         });
         bar.finish_and_clear();
+        let mut digest = Digest::default();
+        digest.add(&hashes);
+        report.trace_hash = format!("{:016x}", digest.finish());
         report.violations.sort_by_key(|found| found.seed);
         report.seconds = begun.elapsed().as_secs_f64();
         report.inputs_per_second = (report.inputs as f64 / report.seconds) as u64;
@@ -189,7 +199,12 @@ impl Explore {
             "{} calls: {} succeeded, {} failed with an error, {} given up or lost with their process",
             calls.made, calls.succeeded, calls.failed, calls.lost
         );
-        println!("{} of {} marks reached", report.marks_reached, Mark::ALL.len());
+        println!(
+            "{} of {} marks reached; trace hash {}",
+            report.marks_reached,
+            Mark::ALL.len(),
+            report.trace_hash
+        );
         if !report.marks_missed.is_empty() {
             let weight = if standard { "required here" } else { "required in the standard corpus" };
             println!("marks never reached ({weight}): {}", report.marks_missed.join(", "));

@@ -332,6 +332,16 @@ impl Network {
         self.links.values().map(|link| (link.sides[0].end, link.sides[1].end))
     }
 
+    /// The process at the other end of a link that is up on both sides and never lost anything.
+    #[must_use]
+    pub fn up_to(&self, run: RunOf, id: LinkId) -> Option<RunOf> {
+        let (number, side) = self.side_of(run, id)?;
+        let link = &self.links[&number];
+        let whole = link.sides.iter().all(|side| side.state == SideState::Up)
+            && link.flows.iter().all(|flow| !flow.cut);
+        whole.then_some(link.sides[1 - side].end.run)
+    }
+
     /// Whether a side has not been told of its link yet: nothing may arrive there before.
     #[must_use]
     pub fn is_opening(&self, link: u64, side: usize) -> bool {

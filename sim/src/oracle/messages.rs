@@ -154,6 +154,12 @@ impl Messages {
         }
     }
 
+    /// The link a message was handed to, if it left its process.
+    #[must_use]
+    pub fn link_of(&self, uid: Uid) -> Option<LinkId> {
+        self.sent.get(&uid).map(|sent| sent.link)
+    }
+
     /// The run of a message, if it ran.
     #[must_use]
     pub fn ran(&self, uid: Uid) -> Option<&Ran> {

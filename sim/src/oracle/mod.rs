@@ -3,6 +3,7 @@
 pub mod calls;
 pub mod calm;
 pub mod creation;
+pub mod hosts;
 pub mod messages;
 pub mod ownership;
 pub mod rows;
@@ -75,6 +76,8 @@ pub struct Oracles {
     pub creation: creation::Creation,
     /// Rows of the Store over time.
     pub rows: rows::Rows,
+    /// Hosts as a whole.
+    pub hosts: hosts::Hosts,
 }
 
 impl Oracles {
@@ -122,6 +125,7 @@ impl Oracles {
     /// A process is gone: its turns and calls ended with it.
     pub fn process_died(&mut self, run: RunOf) {
         self.turns.process_died(run);
+        self.hosts.process_died(run);
         self.calls.process_died(run);
     }
 }

@@ -12,6 +12,7 @@ use super::{Happening, Point, World};
 use crate::agenda::micros;
 use crate::draw::noise_between;
 use crate::oracle::calls::Asked;
+use crate::oracle::hosts;
 use crate::place::{NodeOf, RunOf};
 use crate::script::{self, CounterReply, Uid, Verdict};
 
@@ -40,6 +41,7 @@ impl World {
             Output::StartTurn(turn) => self.start_turn(run, &turn),
             Output::AbandonTurn(turn) => {
                 self.oracles.turns.abandoned(run, turn);
+                self.oracles.hosts.ended(run, turn);
                 let app = &mut self.seat_mut(run.seat).app;
                 let waiting: Vec<_> = app
                     .waiting
@@ -82,6 +84,9 @@ impl World {
         let oracles = &mut self.oracles;
         let verdicts = &mut oracles.verdicts;
         oracles.turns.started(verdicts, now, run, turn);
+        let nodes = &self.seats[usize::from(run.seat.0)].spec.nodes;
+        let limit = nodes.get(usize::from(turn.node.0)).map_or(0, |node| node.pending_limit);
+        oracles.hosts.started(verdicts, now, run, turn, limit);
         oracles.ownership.started(verdicts, now, run, turn, &mut self.store);
         match &turn.work {
             Work::Create { .. } => {
@@ -144,6 +149,7 @@ impl World {
             self.oracles.verdicts.report("messages", now, format!("{run} runs bytes that are no script"));
         }
         self.oracles.turns.ended(run, turn, approved);
+        self.oracles.hosts.ended(run, turn);
         self.feed(run, Input::TurnEnded { turn, end }, Point::TurnEnded);
     }
 
@@ -178,6 +184,11 @@ impl World {
         if let Some(turn) = self.seat_mut(run.seat).app.waiting.remove(&call) {
             self.agenda.after(micros(20), Happening::TurnStep(run, turn, 1));
         }
+        if let Answer::ShutDown { forced: false } = answer {
+            let (now, oracles) = (self.stamp(), &mut self.oracles);
+            let known = (&oracles.ownership, &oracles.rows);
+            hosts::check_shutdown(&mut oracles.verdicts, now, run, known, &mut self.store);
+        }
         if let Answer::ShutDown { .. } = answer {
             self.shut_down(run);
         }
@@ -189,6 +200,7 @@ impl World {
             Event::Violation(text) => {
                 self.oracles.verdicts.report("engine", now, format!("{run}: {text}"));
             }
+            Event::MessageDropped { key, .. } => self.oracles.hosts.message_dropped(run, key),
             // What a supervisor does: a process that cannot serve is replaced.
             Event::HostState { to: HostState::Error, .. } | Event::StartupFailed(_) => {
                 let ms = noise_between(self.run.seed, 0x5afe, self.inputs, 100, 2_000);

@@ -3,13 +3,14 @@
 use spotmesh::host::Host;
 use spotmesh::model::{ErrorKind, HostState, ObjectKey, ObjectRole};
 use spotmesh::output::Answer;
+use spotmesh::store::WatchScope;
 
 use super::{Happening, World};
 use crate::action::Action;
 use crate::agenda::{Nanos, millis};
 use crate::oracle::calls::{Asked, End};
 use crate::oracle::calm;
-use crate::place::Seat;
+use crate::place::{RunOf, Seat};
 use crate::script::{CreateScript, HandlerScript, Uid};
 
 /// Time for a timed-out probe, in milliseconds.
@@ -299,6 +300,15 @@ impl World {
         }
         found.extend(self.instances_against_rows(now));
         found.extend(self.links_against_hosts());
+        found.extend(self.lost_sends());
+        for state in &self.seats {
+            let run = state.current();
+            let watched =
+                self.store.watches_of(run).filter(|scope| **scope != WatchScope::Descriptors).count();
+            if watched > 0 {
+                found.push(("leak", format!("{run} still watches {watched} keys")));
+            }
+        }
         if self.calm {
             found.extend(calm::judge(&self.run, &self.oracles).into_iter().map(|text| ("calm", text)));
         }
@@ -340,6 +350,32 @@ impl World {
             }
         }
         found
+    }
+
+    /// A send that was admitted was handled, unless something it was held by ended: a process, its link, or
+    /// the object, of which an observer was told.
+    fn lost_sends(&self) -> Vec<(&'static str, String)> {
+        let mut lost: std::collections::BTreeMap<(RunOf, ObjectKey), (u64, String)> = Default::default();
+        for call in self.oracles.calls.iter() {
+            let Asked::Message { key, request: false, .. } = &call.asked else { continue };
+            let admitted = matches!(call.end, Some((_, End::Answered(Answer::Sent))));
+            if !admitted || self.oracles.messages.ran(call.uid).is_some() || !self.is_current(call.by) {
+                continue;
+            }
+            let holder = match self.oracles.messages.link_of(call.uid) {
+                None => call.by,
+                Some(link) => match self.net.up_to(call.by, link) {
+                    Some(peer) if self.is_current(peer) => peer,
+                    _ => continue,
+                },
+            };
+            let text =
+                format!("{:?} of {} to {key} was admitted and never handled by {holder}", call.uid, call.by);
+            let entry = lost.entry((holder, key.clone())).or_insert((0, text));
+            entry.0 += 1;
+        }
+        lost.retain(|(holder, key), (count, _)| *count > self.oracles.hosts.dropped(*holder, key));
+        lost.into_values().map(|(_, text)| ("lost", text)).collect()
     }
 
     /// One link a pair of nodes, and only between processes that run.

@@ -19,6 +19,7 @@ impl World {
         }
         state.run += 1;
         state.draining = None;
+        state.started_at = now;
         let run = state.current();
         let bytes = seed_bytes(seed, 0x1057 << 40 | u64::from(seat.0) << 32 | u64::from(run.run));
         match Host::new(state.config.clone(), bytes, state.clock.read(now)) {

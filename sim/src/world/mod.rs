@@ -285,6 +285,9 @@ impl World {
         let verdicts = &mut oracles.verdicts;
         oracles.ownership.applied(verdicts, now, &applied);
         oracles.creation.applied(verdicts, now, &applied);
+        let caller = &self.seats[usize::from(applied.by.seat.0)];
+        let free = self.store.trouble_of(applied.by.seat).max(caller.resumed_at).max(caller.started_at);
+        oracles.hosts.applied(verdicts, now, &applied, free);
         if let Some(key) = oracles.rows.applied(verdicts, now, &applied, &mut self.store) {
             oracles.creation.check_rows(verdicts, now, &key, &oracles.rows);
         }

@@ -66,6 +66,8 @@ pub struct SeatState {
     pub(super) draining: Option<spotmesh::model::Instant>,
     /// When the next process starts after that Shutdown.
     pub(super) restart_ms: Option<u32>,
+    /// Start of its process.
+    pub(super) started_at: Nanos,
     /// End of the last pause.
     pub(super) resumed_at: Nanos,
 }
@@ -93,6 +95,7 @@ impl SeatState {
             starting: false,
             draining: None,
             restart_ms: None,
+            started_at: 0,
             resumed_at: 0,
         })
     }
