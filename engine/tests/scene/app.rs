@@ -46,6 +46,7 @@ impl Scene {
     }
 
     pub(super) fn instance_dropped(&mut self, host: usize, instance: InstanceId) {
+        self.disposed.push((host, instance));
         self.seats[host].running.retain(|_, turn| turn.instance != instance);
     }
 
@@ -85,6 +86,11 @@ impl Scene {
     pub fn handled(&self, id: &str) -> Vec<&StartedTurn> {
         let key = ObjectKey::Actor(ActorId::new(id).unwrap());
         self.turns.iter().filter(|it| !it.is_factory() && it.turn.key == key).collect()
+    }
+
+    /// Whether the host let go of an instance.
+    pub fn is_disposed(&self, host: usize, instance: InstanceId) -> bool {
+        self.disposed.contains(&(host, instance))
     }
 
     /// Turns the hosts gave up.

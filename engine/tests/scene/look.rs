@@ -36,6 +36,21 @@ impl Scene {
         self.row(&key(id))
     }
 
+    pub fn is_creating(&mut self, id: &str) -> bool {
+        self.actor(id).is_some_and(|row| row.pending().is_some())
+    }
+
+    pub fn is_ready(&mut self, id: &str) -> bool {
+        self.actor(id).is_some_and(|row| row.pending().is_none())
+    }
+
+    /// Terminal records written so far.
+    pub fn records(&self) -> usize {
+        let names = ["commit_created", "commit_rejected", "abort(Failed)"];
+        let uses = names.iter().flat_map(|name| self.all_store_uses(name));
+        uses.filter(|it| matches!(it.result, Some(Ok(_)))).count()
+    }
+
     /// The fence of a host's node as reservations name it.
     pub fn fence(&self, at: usize) -> NodeFence {
         let node = self.node(at);

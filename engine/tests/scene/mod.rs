@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use spotmesh::event::Event;
 use spotmesh::host::Host;
-use spotmesh::input::{CallId, Input, TurnId};
+use spotmesh::input::{CallId, Input, InstanceId, TurnId};
 use spotmesh::link::TransportEvent;
 use spotmesh::model::{Instant, ObjectKey, StoreTime};
 use spotmesh::output::{Answer, Output, Turn};
@@ -68,6 +68,7 @@ pub struct Scene {
     events: Vec<(usize, Event)>,
     turns: Vec<StartedTurn>,
     abandoned: Vec<(usize, TurnId)>,
+    disposed: Vec<(usize, InstanceId)>,
     keys: Vec<ObjectKey>,
     orphans: BTreeMap<ObjectKey, Instant>,
     died: BTreeMap<(usize, u32), Instant>,
@@ -89,6 +90,7 @@ impl Scene {
             events: Vec::new(),
             turns: Vec::new(),
             abandoned: Vec::new(),
+            disposed: Vec::new(),
             keys: Vec::new(),
             orphans: BTreeMap::new(),
             died: BTreeMap::new(),
