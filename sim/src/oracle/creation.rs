@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spotmesh::model::{ObjectGeneration, ObjectKey, ReservationId};
+use spotmesh::model::{ContentId, ObjectGeneration, ObjectKey, ReservationId};
 use spotmesh::output::{Answer, Turn, Work};
-use spotmesh::store::{ReservationFence, StoreReply, StoreRequest};
+use spotmesh::store::{CreationSource, ReservationFence, StoreReply, StoreRequest};
 use spotmesh::wire::{CreateVerdict, Message};
 
 use super::Verdicts;
@@ -22,7 +22,7 @@ struct Attempt {
     verdict: Option<Verdict>,
     withdrawn: bool,
     ended: bool,
-    /// The call whose request its factory got.
+    /// The call it was reserved for.
     of: Option<Uid>,
     created_for: Option<Uid>,
 }
@@ -35,6 +35,8 @@ pub struct Creation {
     /// Reservations whose order was given to a link, and those a target refused before execution.
     ordered: BTreeSet<ReservationId>,
     refused: BTreeSet<ReservationId>,
+    /// Which call's request a content is.
+    contents: BTreeMap<ContentId, Uid>,
 }
 
 impl Creation {
@@ -42,6 +44,11 @@ impl Creation {
     pub fn applied(&mut self, verdicts: &mut Verdicts, at: Nanos, applied: &Applied) {
         if let (StoreRequest::AbortNotExecuted(abort), Ok(_)) = (&applied.request, &applied.result) {
             self.withdrawn(verdicts, at, applied.by, &abort.fence);
+        }
+        if let StoreRequest::PutCreationContent(put) = &applied.request
+            && let Some(uid) = uid_of(&put.bytes)
+        {
+            self.contents.insert(put.content, uid);
         }
         let (StoreRequest::Reserve(reserve), Ok(StoreReply::Reserved(fence))) =
             (&applied.request, &applied.result)
@@ -56,13 +63,17 @@ impl Creation {
         if !self.generations.insert(generation) {
             verdicts.report("creation", at, format!("generation {generation} was issued twice"));
         }
+        let of = match reserve.source {
+            CreationSource::Content(content, ..) => self.contents.get(&content).copied(),
+            CreationSource::Activation(..) => None,
+        };
         let attempt = Attempt {
             target: reserve.target.lease,
             runs: Vec::new(),
             verdict: None,
             withdrawn: false,
             ended: false,
-            of: None,
+            of,
             created_for: None,
         };
         self.attempts.insert(key, attempt);
@@ -119,8 +130,11 @@ impl Creation {
             verdicts.report("creation", at, text);
         }
         attempt.runs.push(run);
-        if let Work::Create { request, .. } = &turn.work {
-            attempt.of = uid_of(request);
+        if let Work::Create { request, .. } = &turn.work
+            && uid_of(request) != attempt.of
+        {
+            let text = format!("{run} runs a factory for {key} with the request of another operation");
+            verdicts.report("creation", at, text);
         }
     }
 
@@ -184,9 +198,9 @@ impl Creation {
         }
     }
 
-    /// Whether a factory ran for this call: then its own answer is what it waits for (CREATE-53).
+    /// Whether this call reserved the key at some time: then its target's answer is what it waits for (CREATE-53).
     #[must_use]
-    pub fn ran_for(&self, key: &ObjectKey, uid: Uid) -> bool {
+    pub fn reserved_for(&self, key: &ObjectKey, uid: Uid) -> bool {
         self.attempts.iter().any(|((k, _), attempt)| k == key && attempt.of == Some(uid))
     }
 

@@ -113,7 +113,7 @@ impl Oracles {
             return;
         }
         // Its own attempt is answered by the target alone, however long that takes (CREATE-53).
-        let own = self.creation.ran_for(key, uid);
+        let own = self.creation.reserved_for(key, uid);
         let ready = |life: &rows::Life| life.from <= from && life.until.is_none_or(|ended| ended > at);
         if !own && self.rows.lives(key).iter().any(ready) {
             let text =
