@@ -33,7 +33,7 @@ impl Core for Host {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        Self::poll_timeout(self).map(|(at, _why)| at)
+        Self::next_timeout(self)
     }
 
     fn state(&self) -> HostState {

@@ -32,6 +32,8 @@ pub use transport::Transport;
 pub use turns::TurnPlacement;
 
 #[cfg(test)]
+mod sizes_tests;
+#[cfg(test)]
 pub(crate) use self::core::Core;
 pub(crate) use call::loop_is_gone;
 pub(crate) use drive::{Driver, Surroundings};

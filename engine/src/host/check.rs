@@ -59,9 +59,12 @@ impl Host {
             }
         }
         for (call, found) in &self.calls {
-            ensure(self.timers.is_set(&TimerKey::Call(*call)), &|| format!("{call:?} has no deadline"))?;
+            let set = self.call_deadlines.contains(&(found.deadline, *call));
+            ensure(set, &|| format!("{call:?} has no deadline"))?;
             ensure(found.deadline >= crate::model::Instant::ZERO, &|| format!("{call:?}"))?;
         }
+        let (set, calls) = (self.call_deadlines.len(), self.calls.len());
+        ensure(set == calls, &|| format!("{calls} calls with {set} deadlines"))?;
         for call in self.routes.pending.values() {
             ensure(self.calls.contains_key(call), &|| format!("a reply is awaited for ended {call:?}"))?;
         }
@@ -81,7 +84,8 @@ impl Host {
                 TimerKey::Attempt(reservation) | TimerKey::AttemptBackoff(reservation) => {
                     self.attempts.contains_key(reservation)
                 }
-                TimerKey::Call(call) => self.calls.contains_key(call),
+                // Those of calls are not in this set.
+                TimerKey::Call(_) => false,
                 _ => true,
             };
             ensure(owned, &|| format!("a timer without an owner: {key:?}"))?;

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::object::{Job, Origin};
 use super::store_calls::StoreUse;
-use super::{Host, TimerKey, planted};
+use super::{Host, planted};
 use crate::creation::actor_ref;
 use crate::input::{ActorCall, CallId, TurnId};
 use crate::link::LinkId;
@@ -173,25 +173,33 @@ impl Host {
             Err(error) => return self.answer(call, Answer::Failed(error)),
         };
         let deadline = self.now + timeout;
-        self.timers.set(TimerKey::Call(call), deadline);
         // An object of this host needs no look-up, but must not overtake calls that still look it up.
         if self.objects.get(&key).is_some() && !self.routes.reading.contains_key(&key) {
             let stage = Stage::Local { request };
-            self.calls.insert(call, MessageCall { key: key.clone(), deadline, stage });
-            return self.enqueue_local(call, &key, message, request, deadline);
+            self.begin_call(call, MessageCall { key: key.clone(), deadline, stage });
+            return self.enqueue(&key, local_job(call, message, request, deadline));
+        }
+        if !self.routes.reading.contains_key(&key)
+            && let Some(route) = self.routes.cached(&key, self.now)
+        {
+            let fence = route.fence.clone();
+            self.mark(Mark::RouteCacheHit);
+            self.begin_call(call, MessageCall { key, deadline, stage: Stage::Finding });
+            return self.submit_message(call, &fence, message, request);
         }
         let stage = Stage::Resolving { message: Box::new(message), request };
-        self.calls.insert(call, MessageCall { key: key.clone(), deadline, stage });
+        self.begin_call(call, MessageCall { key: key.clone(), deadline, stage });
         if let Some(reading) = self.routes.reading.get_mut(&key) {
             reading.later.push_back(call);
             return self.mark(Mark::ResolutionShared);
         }
-        if let Some(route) = self.routes.cached(&key, self.now) {
-            let fence = route.fence.clone();
-            self.mark(Mark::RouteCacheHit);
-            return self.submit(call, &fence);
-        }
         self.read_route(&key, VecDeque::from([call]));
+    }
+
+    /// A call and its deadline.
+    fn begin_call(&mut self, call: CallId, begun: MessageCall) {
+        self.call_deadlines.insert((begun.deadline, call));
+        self.calls.insert(call, begun);
     }
 
     fn check_message(
@@ -270,17 +278,21 @@ impl Host {
     /// Submits a resolved call to the owner: once, to this target only (MODEL-108).
     pub(super) fn submit(&mut self, call: CallId, fence: &NodeFence) {
         let Some(found) = self.calls.get_mut(&call) else { return };
-        let key = found.key.clone();
-        let deadline = found.deadline;
         let Stage::Resolving { message, request } = std::mem::replace(&mut found.stage, Stage::Finding)
         else {
             return;
         };
-        if self.own_node(&fence.rid, fence.lifecycle).is_some() {
-            found_local(self, call, request);
-            return self.enqueue_local(call, &key, *message, request, deadline);
+        self.submit_message(call, fence, *message, request);
+    }
+
+    fn submit_message(&mut self, call: CallId, fence: &NodeFence, message: ActorCall, request: bool) {
+        if self.own_node(&fence.rid, fence.lifecycle).is_none() {
+            return self.submit_remote(call, fence, message, request);
         }
-        self.submit_remote(call, fence, message, request);
+        let Some(found) = self.calls.get_mut(&call) else { return };
+        found.stage = Stage::Local { request };
+        let (key, deadline) = (found.key.clone(), found.deadline);
+        self.enqueue_local(call, &key, message, request, deadline);
     }
 
     fn enqueue_local(
@@ -291,15 +303,7 @@ impl Host {
         request: bool,
         deadline: Instant,
     ) {
-        let job = Job {
-            origin: if request { Origin::Local(call) } else { Origin::Send(Some(call)) },
-            packet: message.packet,
-            version: message.version,
-            codec: message.codec,
-            payload: message.payload,
-            metadata: message.metadata,
-            deadline: Some(deadline),
-        };
+        let job = local_job(call, message, request, deadline);
         if self.objects.get(key).is_some() {
             self.enqueue(key, job);
         } else if self.is_committing(key) {
@@ -344,7 +348,7 @@ impl Host {
     /// Takes a call out; `false` where it had ended already.
     pub(super) fn end_call(&mut self, call: CallId) -> bool {
         let Some(ended) = self.calls.remove(&call) else { return false };
-        self.timers.cancel(&TimerKey::Call(call));
+        self.call_deadlines.remove(&(ended.deadline, call));
         match ended.stage {
             Stage::Remote { link, correlation } => {
                 self.routes.pending.remove(&correlation);
@@ -393,8 +397,7 @@ impl Host {
             Ok(timeout) => {
                 let key = ObjectKey::Actor(id);
                 let deadline = self.now + timeout;
-                self.calls.insert(call, MessageCall { key: key.clone(), deadline, stage: Stage::Finding });
-                self.timers.set(TimerKey::Call(call), deadline);
+                self.begin_call(call, MessageCall { key: key.clone(), deadline, stage: Stage::Finding });
                 self.call_store(StoreUse::Find(call), ReadAuthority { key }.into());
             }
             Err(error) => self.answer(call, Answer::Failed(error)),
@@ -430,8 +433,14 @@ impl Host {
     }
 }
 
-fn found_local(host: &mut Host, call: CallId, request: bool) {
-    if let Some(found) = host.calls.get_mut(&call) {
-        found.stage = Stage::Local { request };
+fn local_job(call: CallId, message: ActorCall, request: bool, deadline: Instant) -> Job {
+    Job {
+        origin: if request { Origin::Local(call) } else { Origin::Send(Some(call)) },
+        packet: message.packet,
+        version: message.version,
+        codec: message.codec,
+        payload: message.payload,
+        metadata: message.metadata,
+        deadline: Some(deadline),
     }
 }

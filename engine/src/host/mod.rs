@@ -109,6 +109,8 @@ pub struct Host {
     held: BTreeMap<ObjectKey, VecDeque<object::Job>>,
     recovery: Recovery,
     calls: BTreeMap<CallId, MessageCall>,
+    /// Deadlines of `calls`: apart from the other timers, since there is one a call.
+    call_deadlines: BTreeSet<(Instant, CallId)>,
     routes: Routes,
     reconcile: lease::Reconcile,
     #[cfg(feature = "planted")]
@@ -155,6 +157,7 @@ impl Host {
             held: BTreeMap::new(),
             recovery: Recovery::new(config.settings.recovery_scan_interval),
             calls: BTreeMap::new(),
+            call_deadlines: BTreeSet::new(),
             routes: Routes::default(),
             reconcile: lease::Reconcile::default(),
             entropy,
@@ -182,8 +185,32 @@ impl Host {
     /// Fires every timer that is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = self.now.max(now);
-        while let Some(key) = self.timers.pop_due(self.now) {
+        while let Some(key) = self.pop_due() {
             self.timer_fired(key);
+        }
+    }
+
+    /// Takes the earliest deadline that is due; of two at one time that of a call is the later.
+    fn pop_due(&mut self) -> Option<TimerKey> {
+        let timer = self.timers.next().map(|(at, _)| at);
+        match self.call_deadlines.first() {
+            Some((at, call)) if *at <= self.now && timer.is_none_or(|timer| *at < timer) => {
+                let call = *call;
+                self.call_deadlines.pop_first();
+                Some(TimerKey::Call(call))
+            }
+            _ => self.timers.pop_due(self.now),
+        }
+    }
+
+    /// When [`Self::handle_timeout`] is due next.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let timer = self.timers.next().map(|(at, _)| at);
+        let call = self.call_deadlines.first().map(|(at, _)| *at);
+        match (timer, call) {
+            (Some(timer), Some(call)) => Some(timer.min(call)),
+            (timer, call) => timer.or(call),
         }
     }
 
@@ -195,7 +222,14 @@ impl Host {
     /// When [`Self::handle_timeout`] is due next, and why.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<(Instant, TimeoutReason)> {
-        self.timers.next().map(|(at, key)| (at, TimeoutReason(key.clone())))
+        let at = self.next_timeout()?;
+        let key = match (self.timers.next(), self.call_deadlines.first()) {
+            (Some((timer, key)), _) if timer == at => key.clone(),
+            (_, Some((_, call))) => TimerKey::Call(*call),
+            (Some((_, key)), None) => key.clone(),
+            (None, None) => return None,
+        };
+        Some((at, TimeoutReason(key)))
     }
 
     fn transport_event(&mut self, event: TransportEvent) {

@@ -60,7 +60,9 @@ pub(super) struct Object {
     owner_generation: AuthorityOwnerGeneration,
     /// The turn that holds the gate and the claim on the queue's head.
     running: Option<TurnId>,
-    /// The application lane, allocated with its first job.
+    /// Charge of the running job, zero without one.
+    running_charge: usize,
+    /// The application lane, allocated with the first job that has to wait.
     lane: Option<Box<Lane>>,
 }
 
@@ -72,8 +74,6 @@ struct Lane {
     /// Bytes and number of not-yet-finished jobs, the running one included.
     bytes: usize,
     unfinished: usize,
-    /// Charge of the running job.
-    running: usize,
 }
 
 impl Object {
@@ -86,6 +86,7 @@ impl Object {
             object_generation: attempt.fence.object_generation,
             owner_generation: attempt.fence.owner_generation,
             running: None,
+            running_charge: 0,
             lane: None,
         }
     }
@@ -147,13 +148,21 @@ pub(super) enum Running {
 impl Host {
     /// Accepts a job, or makes it wait for room behind the lane (MODEL-59, MODEL-62).
     pub(super) fn enqueue(&mut self, key: &ObjectKey, mut job: Job) {
+        let at_once = self.admits_work() && self.starts_at_once(&job);
         let Some(object) = self.objects.by_key.get_mut(key) else {
             return self.end_job(key, job, Err(ErrorKind::Unavailable));
         };
         if object.is_idle() {
             self.objects.busy += 1;
+            if at_once {
+                // An idle object needs no lane for its only job.
+                return self.start_turn(key, job);
+            }
         }
-        let lane = object.lane.get_or_insert_default();
+        let (running, charge) = (usize::from(object.running.is_some()), object.running_charge);
+        let lane = object
+            .lane
+            .get_or_insert_with(|| Box::new(Lane { unfinished: running, bytes: charge, ..Lane::default() }));
         if !lane.waiting.is_empty()
             || lane.unfinished >= LANE_JOBS_MAX
             || (lane.unfinished > 0 && lane.bytes + job.charge() > LANE_BYTES_MAX)
@@ -170,6 +179,17 @@ impl Host {
             self.send_admitted(call);
         }
         self.pump(key);
+    }
+
+    /// Whether a job for a free gate goes straight to its turn: nobody waits for its admission, and it is
+    /// neither late nor given up.
+    fn starts_at_once(&self, job: &Job) -> bool {
+        let wanted = match &job.origin {
+            Origin::Send(waiter) => waiter.is_none(),
+            Origin::Local(call) => self.calls.contains_key(call),
+            Origin::Remote(..) => true,
+        };
+        wanted && job.deadline.is_none_or(|deadline| deadline > self.now)
     }
 
     /// Starts the next job of an object whose gate is free.
@@ -215,9 +235,7 @@ impl Host {
         let turn = self.fresh_turn();
         let Some(object) = self.objects.by_key.get_mut(key) else { return };
         object.running = Some(turn);
-        if let Some(lane) = &mut object.lane {
-            lane.running = job.charge();
-        }
+        object.running_charge = job.charge();
         let object_generation = object.object_generation;
         let start = Turn {
             turn,
@@ -276,10 +294,13 @@ impl Host {
             return;
         }
         object.running = None;
-        if let Some(lane) = &mut object.lane {
-            lane.unfinished = lane.unfinished.saturating_sub(1);
-            lane.bytes = lane.bytes.saturating_sub(std::mem::take(&mut lane.running));
-        }
+        let charge = std::mem::take(&mut object.running_charge);
+        let Some(lane) = &mut object.lane else {
+            self.objects.busy -= 1;
+            return;
+        };
+        lane.unfinished = lane.unfinished.saturating_sub(1);
+        lane.bytes = lane.bytes.saturating_sub(charge);
         self.refill(key);
         self.pump(key);
     }

@@ -20,7 +20,7 @@ impl Host {
         &mut self,
         call: CallId,
         fence: &NodeFence,
-        message: Box<ActorCall>,
+        message: ActorCall,
         request: bool,
     ) {
         let Some((_, link)) = self.ready_link(fence) else {
@@ -33,11 +33,12 @@ impl Host {
             waiting.push_back(call);
             self.mark(Mark::LinkCongested);
             if let Some(found) = self.calls.get_mut(&call) {
-                found.stage = Stage::Congested { link, fence: Box::new(fence.clone()), message, request };
+                let (fence, message) = (Box::new(fence.clone()), Box::new(message));
+                found.stage = Stage::Congested { link, fence, message, request };
             }
             return;
         }
-        self.hand_over(call, link, fence, *message, request);
+        self.hand_over(call, link, fence, message, request);
     }
 
     /// The point of no return: the entry for the reply is there before the message leaves (MODEL-113).

@@ -59,9 +59,18 @@ impl fmt::Display for WireError {
 
 impl std::error::Error for WireError {}
 
+/// Headers up to this size, in bytes, are built on the stack: one allocation of the right size then holds them.
+const SMALL: usize = 512;
+
 /// Encodes a message with the body it carries. Bodies are not copied.
 #[must_use]
 pub fn encode(message: &Message, body: Option<Bytes>) -> Record {
+    let mut small = [0; SMALL];
+    small[0] = WIRE_VERSION;
+    if let Ok(encoded) = postcard::to_slice(message, &mut small[1..]) {
+        let len = 1 + encoded.len();
+        return Record { header: Bytes::copy_from_slice(&small[..len]), body };
+    }
     let header = postcard::to_extend(message, vec![WIRE_VERSION]);
     // Serializing plain data into a growing buffer has no failing case.
     let header = header.unwrap_or_default();
