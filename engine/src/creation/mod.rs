@@ -11,6 +11,8 @@
 mod coordinator;
 #[cfg(test)]
 mod coordinator_tests;
+#[cfg(test)]
+mod fixture;
 mod recovery;
 mod target;
 #[cfg(test)]
