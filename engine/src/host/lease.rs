@@ -121,7 +121,7 @@ impl Host {
         let seen = std::mem::take(&mut self.reconcile).seen;
         for (key, generation) in self.objects.incarnations() {
             if !seen.contains(&(key.clone(), generation)) {
-                self.drop_object(&key);
+                self.drop_object(&key, ErrorKind::Unavailable);
             }
         }
         self.lease_event(LeaseEvent::Reconciled);

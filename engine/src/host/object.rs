@@ -301,7 +301,9 @@ impl Host {
         };
         lane.unfinished = lane.unfinished.saturating_sub(1);
         lane.bytes = lane.bytes.saturating_sub(charge);
-        self.refill(key);
+        if !lane.waiting.is_empty() {
+            self.refill(key);
+        }
         self.pump(key);
     }
 
@@ -359,8 +361,8 @@ impl Host {
         }
     }
 
-    /// Drops a local object with everything waiting for it; its running turn ends unheard.
-    pub(super) fn drop_object(&mut self, key: &ObjectKey) {
+    /// Drops a local object with everything waiting for it, which ends with `kind`; its running turn ends unheard.
+    pub(super) fn drop_object(&mut self, key: &ObjectKey, kind: ErrorKind) {
         let Some(object) = self.objects.by_key.remove(key) else { return };
         self.objects.held_back.remove(key);
         if !object.is_idle() {
@@ -370,12 +372,12 @@ impl Host {
             let running = self.turns.remove(&turn);
             self.outputs.push_back(Output::AbandonTurn(turn));
             if let Some(Running::Message { origin, .. }) = running {
-                self.settle_origin(key, origin, Err(ErrorKind::Unavailable));
+                self.settle_origin(key, origin, Err(kind));
             }
         }
         if let Some(lane) = object.lane {
             for job in lane.jobs.into_iter().chain(lane.waiting) {
-                self.end_job(key, job, Err(ErrorKind::Unavailable));
+                self.end_job(key, job, Err(kind));
             }
         }
         self.outputs.push_back(Output::DropInstance(object.instance));

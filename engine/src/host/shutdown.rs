@@ -10,7 +10,7 @@ use crate::input::CallId;
 use crate::lease::LeaseEvent;
 use crate::mark::Mark;
 use crate::model::limits::{PAGE_MAX, WAITER_BACKOFF_FIRST};
-use crate::model::{Error, ErrorKind, HostState};
+use crate::model::{Error, ErrorKind, HostState, LeaseRef};
 use crate::output::{Answer, Output};
 use crate::store::{
     ReleaseLease, RemoveOwnerRows, StoreError, StoreReply, StoreRequest, StoreResult, UpdateDescriptor,
@@ -30,8 +30,8 @@ enum Step {
     Rows,
     /// Step 7: withdraws the descriptor of a node.
     Descriptors(usize),
-    /// Step 7: releases the lease.
-    Lease,
+    /// Step 7: releases the lease, which is not renewed any more.
+    Lease(LeaseRef),
     /// Stopped.
     Ended,
 }
@@ -131,11 +131,16 @@ impl Host {
                 let remove: StoreRequest = self.nodes[at].removal(lease).into();
                 self.call_store(StoreUse::Shutdown, remove);
             }
-            (Step::Descriptors(_), Some(_)) => self.enter_shutdown(Step::Lease),
-            (Step::Lease, Some(lease)) => {
+            (Step::Descriptors(_), Some(lease)) => {
+                // HOST-53: renewal ends here. One that met the released lease would look like its loss.
+                self.lease_event(LeaseEvent::Release);
+                self.timers.cancel(&TimerKey::Lease);
+                self.enter_shutdown(Step::Lease(lease));
+            }
+            (Step::Lease(lease), _) => {
                 self.call_store(StoreUse::Shutdown, ReleaseLease { lease }.into());
             }
-            (Step::Rows | Step::Descriptors(_) | Step::Lease, None) => self.shutdown_end(),
+            (Step::Rows | Step::Descriptors(_), None) => self.shutdown_end(),
         }
     }
 
@@ -172,7 +177,7 @@ impl Host {
                 self.nodes[at].claimed = false;
                 self.enter_shutdown(Step::Descriptors(at + 1));
             }
-            (Step::Lease, _) => self.shutdown_end(),
+            (Step::Lease(_), _) => self.shutdown_end(),
             (Step::Undoing | Step::Finish | Step::Ended, _) => {}
         }
     }
@@ -254,7 +259,7 @@ impl Host {
             }
         }
         for (key, _) in self.objects.incarnations() {
-            self.drop_object(&key);
+            self.drop_object(&key, kind);
         }
         let operations: Vec<_> = self.coordinators.keys().copied().collect();
         for operation in operations {
