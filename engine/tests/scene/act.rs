@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use spotmesh::input::{ActorCall, CallId, Command, CreateActor, CreateMode, Input};
+use spotmesh::input::{ActorCall, CallId, Command, CreateActor, CreateMode, Input, TurnId};
 use spotmesh::model::{ActorId, ActorRef, ErrorKind, PacketName, StableType, Weight};
 use spotmesh::output::Answer;
 use spotmesh::wire::{Metadata, PayloadCodec};
@@ -18,11 +18,16 @@ pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Scene {
     pub fn call(&mut self, host: usize, command: Command) -> Call {
+        self.call_from(host, None, command)
+    }
+
+    /// A call made by the handler of a turn, where there is one.
+    pub fn call_from(&mut self, host: usize, from: Option<TurnId>, command: Command) -> Call {
         let seat = &mut self.seats[host];
         seat.next_call += 1;
         // Never the number of a call of an earlier process.
         let call = CallId(u64::from(seat.run) << 32 | seat.next_call);
-        self.tell(host, Input::Called { call, from: None, command });
+        self.tell(host, Input::Called { call, from, command });
         self.settle();
         (host, call)
     }

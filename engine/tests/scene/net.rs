@@ -151,6 +151,20 @@ impl Scene {
         self.settle();
     }
 
+    /// The transport of a host says that its link to the other is congested, or takes more again.
+    pub fn congest(&mut self, from: usize, to: usize, yes: bool) {
+        let links = self.net.sides.iter().filter_map(|(link, (owner, other))| {
+            let peer = self.net.sides.get(other)?.0;
+            (*owner == from && peer == to).then_some(*link)
+        });
+        for link in links.collect::<Vec<_>>() {
+            let event =
+                if yes { TransportEvent::Congested { link } } else { TransportEvent::Writable { link } };
+            self.tell(from, Input::Transport(event));
+        }
+        self.settle();
+    }
+
     /// Breaks the links of a pair: what waits on them is lost, both sides learn of it. They may connect again.
     pub fn break_links(&mut self, a: usize, b: usize) {
         self.net.held.remove(&(a, b));

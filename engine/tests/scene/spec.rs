@@ -2,7 +2,10 @@
 
 use spotmesh::config::{HostConfig, NodeConfig, RidChoice, TypeRegistration};
 use spotmesh::model::limits::Settings;
-use spotmesh::model::{MeshName, ObjectKind, ObjectRole, Prefix, RelocationPolicy, StableType, Weight};
+use spotmesh::model::{
+    ChannelName, MeshName, ObjectKind, ObjectRole, Prefix, RelocationPolicy, Rid, RoutingMode, StableType,
+    Weight,
+};
 
 /// One host with one node on Mesh `alpha`.
 #[derive(Debug, Clone)]
@@ -14,6 +17,11 @@ pub struct HostSpec {
     pub actor_limit: u32,
     pub pending_limit: u32,
     pub weight: u16,
+    /// Its fixed RID, instead of an automatic one.
+    pub fixed: Option<&'static str>,
+    pub routing: RoutingMode,
+    /// Channels it serves, at the default weight.
+    pub channels: Vec<&'static str>,
     pub settings: Settings,
 }
 
@@ -26,6 +34,9 @@ pub fn server(prefix: &str) -> HostSpec {
         actor_limit: 0,
         pending_limit: 128,
         weight: 100,
+        fixed: None,
+        routing: RoutingMode::Automatic,
+        channels: Vec::new(),
         settings: Settings::default(),
     }
 }
@@ -38,6 +49,16 @@ pub fn client(prefix: &str) -> HostSpec {
 impl HostSpec {
     pub fn types(mut self, types: &[&'static str]) -> Self {
         self.types = types.to_vec();
+        self
+    }
+
+    pub fn fixed(mut self, rid: &'static str) -> Self {
+        self.fixed = Some(rid);
+        self
+    }
+
+    pub fn channels(mut self, names: &[&'static str]) -> Self {
+        self.channels = names.to_vec();
         self
     }
 
@@ -59,6 +80,13 @@ impl HostSpec {
     pub(super) fn config(&self) -> HostConfig {
         let mut node = NodeConfig::new(MeshName::new("alpha").unwrap(), self.role);
         node.rid = RidChoice::Automatic { prefix: Prefix::new(&self.prefix).unwrap() };
+        if let Some(rid) = self.fixed {
+            node.rid = RidChoice::Fixed(Rid::new(rid).unwrap());
+        }
+        node.routing = self.routing;
+        for name in &self.channels {
+            node.channels.insert(ChannelName::new(name).unwrap(), Weight::DEFAULT);
+        }
         for name in &self.types {
             node.types.push(TypeRegistration {
                 kind: ObjectKind::Actor,

@@ -261,6 +261,11 @@ impl Scene {
         self.store.log.iter().filter(|it| it.request.name() == name).collect()
     }
 
+    /// Calls by this host that can change the Store, in the order they were made.
+    pub fn changing_uses(&self, host: usize) -> Vec<&StoreUse> {
+        self.store.log.iter().filter(|it| it.host == host && it.request.mutates()).collect()
+    }
+
     /// Calls of any name by this host.
     pub fn store_use_count(&self, host: usize) -> usize {
         self.store.log.iter().filter(|it| it.host == host).count()
