@@ -34,7 +34,7 @@ impl World {
             }
             Output::CloseLink(link) => self.net.close(&mut self.agenda, run, link),
             Output::CallStore { call, request, timeout: _ } => {
-                self.store.call(&mut self.agenda, run, call, request);
+                self.store.call(&mut self.agenda, run, call, *request);
             }
             Output::Watch(scope) => self.store.watch(run, scope, true),
             Output::Unwatch(scope) => self.store.watch(run, scope, false),

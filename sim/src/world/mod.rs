@@ -23,7 +23,7 @@ use spotmesh::planted::Mutant;
 use crate::action::{CrashPoint, Run};
 use crate::agenda::{Agenda, Nanos, micros, millis};
 use crate::digest::Digest;
-use crate::net::{NetEvent, Network, Notice};
+use crate::net::{NetEvent, Network};
 use crate::oracle::{Oracles, Violation, calm};
 use crate::place::{NodeOf, RunOf, Seat};
 use crate::script::Uid;
