@@ -115,10 +115,11 @@ impl Cluster {
     pub async fn wait_serving(&self) {
         for _ in 0..600 {
             self.sleep(Duration::from_millis(100)).await;
-            let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-            let serving = current.values().filter(|(_, host)| host.state() == HostState::Serving).count();
+            let serving = {
+                let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+                current.values().filter(|(_, host)| host.state() == HostState::Serving).count()
+            };
             if serving == self.nodes.len() {
-                drop(current);
                 self.sleep(Duration::from_secs(3)).await;
                 return;
             }
