@@ -27,9 +27,43 @@ pub struct Hosts {
     creating: BTreeMap<(RunOf, NodeIndex), Vec<TurnId>>,
     /// Admitted messages that were dropped later, as observers were told.
     dropped: BTreeMap<(RunOf, ObjectKey), u64>,
+    /// Since when a process drains, in both clocks' one world time.
+    draining: BTreeMap<RunOf, Nanos>,
 }
 
 impl Hosts {
+    /// A process began to drain (HOST-52 step 1).
+    pub fn drains(&mut self, at: Nanos, run: RunOf) {
+        self.draining.entry(run).or_insert(at);
+    }
+
+    /// Since when a process drains.
+    #[must_use]
+    pub fn draining_since(&self, run: RunOf) -> Option<Nanos> {
+        self.draining.get(&run).copied()
+    }
+
+    /// A reservation succeeds: its target must not have been draining for long (CREATE-79, STORE-75).
+    ///
+    /// `free` is since when nothing kept the target from telling the Store.
+    pub fn reserved(
+        &mut self,
+        verdicts: &mut Verdicts,
+        at: Nanos,
+        target: RunOf,
+        free: Nanos,
+        key: &ObjectKey,
+    ) {
+        let Some(since) = self.draining_since(target) else { return };
+        if free < since && since + LISTING_AGE < at {
+            verdicts.report(
+                "placement",
+                at,
+                format!("{key} is reserved at {target}, which drains since {since}"),
+            );
+        }
+    }
+
     /// The Store carried something out. `free` is since when nothing kept the caller from reading listings.
     pub fn applied(&mut self, verdicts: &mut Verdicts, at: Nanos, applied: &Applied, free: Nanos) {
         match (&applied.request, &applied.result) {

@@ -97,6 +97,12 @@ impl World {
                 Some(uid) => {
                     let (calls, messages) = (&oracles.calls, &mut oracles.messages);
                     messages.started(verdicts, calls, now, run, turn, uid);
+                    let since = oracles.hosts.draining_since(run);
+                    if calls.get(uid).is_some_and(|call| since.is_some_and(|since| call.at > since)) {
+                        let text =
+                            format!("{run} runs {uid:?}, which was called after it had begun to drain");
+                        verdicts.report("draining", now, text);
+                    }
                 }
                 None => verdicts.report("messages", now, format!("{run} runs a payload nobody sent")),
             },
@@ -159,6 +165,15 @@ impl World {
         let oracles = &mut self.oracles;
         let verdicts = &mut oracles.verdicts;
         let uid = oracles.calls.answered(verdicts, &oracles.rows, (now, local), (run, call), &answer);
+        if let Some(call) = uid.and_then(|uid| oracles.calls.get(uid))
+            && oracles.hosts.draining_since(run).is_some_and(|since| call.at > since)
+            && call.asked != Asked::Shutdown
+            // A call that is wrong in itself may be told so first (ERR-12).
+            && !matches!(&answer, Answer::Failed(error) if matches!(error.kind(), ErrorKind::ShuttingDown | ErrorKind::InvalidOperation))
+        {
+            let text = format!("{run} drains and answers {:?} with {answer:?}", call.asked);
+            verdicts.report("draining", now, text);
+        }
         if let Some(asked) = uid.and_then(|uid| Some((uid, oracles.calls.get(uid)?.asked.clone()))) {
             match (&asked.1, &answer) {
                 (Asked::Create { key, .. }, _) => {
@@ -200,6 +215,7 @@ impl World {
             Event::Violation(text) => {
                 self.oracles.verdicts.report("engine", now, format!("{run}: {text}"));
             }
+            Event::HostState { to: HostState::Draining, .. } => self.oracles.hosts.drains(now, run),
             Event::MessageDropped { key, .. } => self.oracles.hosts.message_dropped(run, key),
             // What a supervisor does: a process that cannot serve is replaced.
             Event::HostState { to: HostState::Error, .. } | Event::StartupFailed(_) => {

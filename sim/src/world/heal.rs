@@ -338,6 +338,11 @@ impl World {
                 .kept(run)
                 .map(|(key, generation)| (run, key.clone(), generation))
                 .collect();
+            if let Some(host) = state.host().filter(|host| host.object_count() != kept.len()) {
+                let text =
+                    format!("{run} knows {} objects and keeps {} instances", host.object_count(), kept.len());
+                found.push(("leak", text));
+            }
             for entry in &kept {
                 if !owned.contains(entry) {
                     found.push(("leak", format!("{run} keeps an instance of {} without its row", entry.1)));

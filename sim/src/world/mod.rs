@@ -19,6 +19,7 @@ use spotmesh::input::{Input, TurnId};
 use spotmesh::link::{NodeIndex, TransportEvent};
 use spotmesh::mark::Marks;
 use spotmesh::planted::Mutant;
+use spotmesh::store::StoreRequest;
 
 use crate::action::{CrashPoint, Run};
 use crate::agenda::{Agenda, Nanos, micros, millis};
@@ -288,6 +289,13 @@ impl World {
         let caller = &self.seats[usize::from(applied.by.seat.0)];
         let free = self.store.trouble_of(applied.by.seat).max(caller.resumed_at).max(caller.started_at);
         oracles.hosts.applied(verdicts, now, &applied, free);
+        if let (StoreRequest::Reserve(reserve), Ok(_)) = (&applied.request, &applied.result)
+            && let Some(target) = oracles.ownership.holder(reserve.target.lease)
+        {
+            let free =
+                self.store.trouble_of(target.seat).max(self.seats[usize::from(target.seat.0)].resumed_at);
+            oracles.hosts.reserved(verdicts, now, target, free, &reserve.key);
+        }
         if let Some(key) = oracles.rows.applied(verdicts, now, &applied, &mut self.store) {
             oracles.creation.check_rows(verdicts, now, &key, &oracles.rows);
         }
