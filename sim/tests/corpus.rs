@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spotmesh_sim::action::Run;
+use spotmesh_sim::exhaust::{explore, scopes};
 use spotmesh_sim::outcome::execute;
 use spotmesh_sim::plan;
 use spotmesh_sim::scenario::Scenario;
@@ -35,6 +36,30 @@ fn regressions_stay_fixed() {
         let outcome = execute(&Arc::new(run));
         assert!(outcome.violations.is_empty(), "{path}: {:?}", outcome.violations);
     }
+}
+
+#[test]
+fn small_scopes_are_clean_in_every_order() {
+    let small = ["create-2", "create-loss", "create-kill", "create-break", "reject-compete", "request-break"];
+    for scope in scopes().iter().filter(|scope| small.contains(&scope.name)) {
+        let explored = explore(scope, 20_000).unwrap();
+        assert!(explored.found.is_none(), "{}: {:?}", scope.name, explored.found);
+        assert!(explored.complete && explored.states > 300, "{}: {} states", scope.name, explored.states);
+    }
+}
+
+#[test]
+fn a_planted_bug_is_found_shrunk_and_its_action_list_still_shows_it() {
+    let mut run = plan::draw(0);
+    run.plant = Some("OverlapsTurns".to_owned());
+    let run = (0..50)
+        .map(|seed| Run { plant: run.plant.clone(), ..plan::draw(seed) })
+        .find(|run| execute(&Arc::new(run.clone())).oracle() == Some("gate"))
+        .unwrap();
+    let shrunk = spotmesh_sim::shrink::shrink(&run, 400).unwrap();
+    assert!(shrunk.run.actions.len() < run.actions.len());
+    let again = Run::from_ron(&shrunk.run.to_ron()).unwrap();
+    assert_eq!(execute(&Arc::new(again)).oracle(), Some("gate"));
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl Actor for Counter {
         match start {
             404 => Ok(Admission::reject("not this one".to_owned())),
             500 => Err(Error::new(ErrorKind::InternalFailure, "create", "on purpose")),
-            501 => panic!("on purpose"),
+            501 => std::panic::resume_unwind(Box::new("on purpose")),
             999 => std::future::pending().await,
             start => Ok(Admission::accept(Self(start), "welcome".to_owned())),
         }
@@ -58,7 +58,7 @@ impl Handle<Add> for Counter {
 impl Handle<Misbehave> for Counter {
     async fn handle(&mut self, how: Misbehave, _: &mut ActorContext<'_, Self>) -> Result<u64, Error> {
         match how.0 {
-            0 => panic!("on purpose"),
+            0 => std::panic::resume_unwind(Box::new("on purpose")),
             1 => Err(Error::new(ErrorKind::NotFound, "handler", "on purpose")),
             2 => {
                 sleep(Duration::from_secs(4)).await;

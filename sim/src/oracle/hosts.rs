@@ -1,6 +1,6 @@
 //! Hosts as a whole: placement, activation limits, what a shutdown leaves behind, and what is watched.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use spotmesh::input::TurnId;
 use spotmesh::link::NodeIndex;
@@ -29,9 +29,22 @@ pub struct Hosts {
     dropped: BTreeMap<(RunOf, ObjectKey), u64>,
     /// Since when a process drains, in both clocks' one world time.
     draining: BTreeMap<RunOf, Nanos>,
+    /// Processes that saw the grant of their owner lease.
+    confirmed: BTreeSet<RunOf>,
 }
 
 impl Hosts {
+    /// A process saw the grant of its owner lease.
+    pub fn confirmed(&mut self, run: RunOf) {
+        self.confirmed.insert(run);
+    }
+
+    /// Whether a process saw the grant of its owner lease.
+    #[must_use]
+    pub fn is_confirmed(&self, run: RunOf) -> bool {
+        self.confirmed.contains(&run)
+    }
+
     /// A process began to drain (HOST-52 step 1).
     pub fn drains(&mut self, at: Nanos, run: RunOf) {
         self.draining.entry(run).or_insert(at);

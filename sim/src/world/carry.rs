@@ -199,7 +199,10 @@ impl World {
         if let Some(turn) = self.seat_mut(run.seat).app.waiting.remove(&call) {
             self.agenda.after(micros(20), Happening::TurnStep(run, turn, 1));
         }
-        if let Answer::ShutDown { forced: false } = answer {
+        // A lease whose grant the host never saw cannot be named, so it cannot be released (STORE-39).
+        if let Answer::ShutDown { forced: false } = answer
+            && self.oracles.hosts.is_confirmed(run)
+        {
             let (now, oracles) = (self.stamp(), &mut self.oracles);
             let known = (&oracles.ownership, &oracles.rows);
             hosts::check_shutdown(&mut oracles.verdicts, now, run, known, &mut self.store);
@@ -216,6 +219,7 @@ impl World {
                 self.oracles.verdicts.report("engine", now, format!("{run}: {text}"));
             }
             Event::HostState { to: HostState::Draining, .. } => self.oracles.hosts.drains(now, run),
+            Event::LeaseHeld => self.oracles.hosts.confirmed(run),
             Event::MessageDropped { key, .. } => self.oracles.hosts.message_dropped(run, key),
             // What a supervisor does: a process that cannot serve is replaced.
             Event::HostState { to: HostState::Error, .. } | Event::StartupFailed(_) => {
