@@ -48,7 +48,7 @@ pub enum Output {
         /// The call.
         call: StoreCallId,
         /// What to call.
-        request: StoreRequest,
+        request: Box<StoreRequest>,
         /// The core stops waiting after this long; the driver may cancel the call then.
         timeout: Duration,
     },

@@ -1,6 +1,7 @@
 //! The production Transport: links between MeshNodes over ZeroMQ, and the reactor a host's loop runs on.
 //!
-//! [`ZmqTransport`] implements [`spotmesh::driver::Transport`]. Its sockets belong to the thread that made it;
+//! [`ZmqHost::start`] is what a service needs: a host on a thread of its own, with Tokio for what waits. Below
+//! it, [`ZmqTransport`] implements [`spotmesh::driver::Transport`]. Its sockets belong to the thread that made it;
 //! [`Reactor::block_on`] runs the host's loop on that thread and sleeps on the sockets themselves, so that a
 //! record crosses no thread of ours on its way. [`ReactorClock`] is the clock that goes with it.
 //!
@@ -27,3 +28,8 @@ pub use keys::{KeyRing, PeerKeys};
 pub use reactor::{Reactor, ReactorClock, Sleep};
 pub use spotmesh_zmq_ffi::{KeyPair, key_from_z85, key_to_z85};
 pub use transport::{Counters, ZmqTransport};
+
+/// The README's code runs as it stands there.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,17 +1,19 @@
 //! Reads, listings and scans (STORE-54..59, STORE-109, STORE-110).
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use spotmesh::model::limits::PAGE_BYTES_MAX;
-use spotmesh::model::{ObjectKey, ObjectKind, OperationIdentity, Sha256Digest, SpotId, SpotKind};
+use spotmesh::model::{NodeFence, ObjectKey, ObjectKind, OperationIdentity, Sha256Digest, SpotId, SpotKind};
 use spotmesh::store::{
-    AuthorityPage, AuthorityRead, AuthorityView, CreationView, DescriptorEntry, DescriptorPage,
+    AuthorityPage, AuthorityRead, AuthorityView, CreationView, Descriptor, DescriptorEntry, DescriptorPage,
     ListAuthorities, ListDescriptors, Mark, OwnRowFilter, PageToken, ReadAuthority, ReadCreation,
-    ReadTerminal, ScanOwnRows, ScanStaleClosing, ScanStaleCreating, StoreError, StoreReply, StoreResult,
-    TerminalRecord,
+    ReadTerminal, ScanOwnRows, ScanStaleClosing, ScanStaleCreating, SpotType, StoreError, StoreReply,
+    StoreResult, TerminalRecord,
 };
 
 use crate::apply::Tx;
+use crate::capacity::SlotUse;
 use crate::page::{check_limit, listing, resume, token};
 use crate::state::{NodeName, Row};
 
@@ -85,14 +87,40 @@ impl Tx<'_> {
                     published.descriptor.rid
                 ))
             })?;
+            let node = NodeFence {
+                mesh: mesh.clone(),
+                rid: published.descriptor.rid.clone(),
+                lifecycle: published.descriptor.lifecycle,
+                lease: claim.lease,
+            };
             entries.push(DescriptorEntry {
-                descriptor: published.descriptor.clone(),
+                descriptor: self.projected(&published.descriptor, &node),
                 lease: lease.view(),
                 version: published.version,
             });
         }
         let (change_stamp, store_now) = (self.state.change_stamp, self.now);
         Ok(StoreReply::Descriptors(DescriptorPage { entries, next, change_stamp, store_now }))
+    }
+
+    /// The descriptor with what its node's counters hold now: the projection candidates are chosen by
+    /// (STORE-17, NODE-44). The counters decide in Reserve all the same.
+    fn projected(&self, published: &Arc<Descriptor>, node: &NodeFence) -> Arc<Descriptor> {
+        let used = self.state.node_use(node);
+        let count = |slots: SlotUse| u32::try_from(slots.active + slots.reserved).unwrap_or(u32::MAX);
+        let (actors, spots) = (count(used.actors), count(used.spots));
+        if (actors, spots) == (published.actors, published.spots) && used.types.is_empty() {
+            return Arc::clone(published);
+        }
+        let mut descriptor = (**published).clone();
+        (descriptor.actors, descriptor.spots) = (actors, spots);
+        for capability in &mut descriptor.capabilities {
+            if let ObjectKind::Spot(kind) = capability.kind {
+                let spot_type = SpotType { kind, stable_type: capability.stable_type.clone() };
+                capability.count = used.types.get(&spot_type).copied().map_or(0, count);
+            }
+        }
+        Arc::new(descriptor)
     }
 
     /// A page of the rows that `wanted` picks, in key order.

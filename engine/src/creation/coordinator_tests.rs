@@ -1,5 +1,7 @@
 //! The coordinator against the table of spec 04 §4 and §6, and the exact effects of its rows.
 
+mod effects;
+
 use bytes::Bytes;
 
 use super::fixture::*;

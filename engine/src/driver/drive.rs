@@ -58,6 +58,8 @@ pub(crate) struct Driver<C, T> {
     observers: Observers,
     awaiting_serving: Vec<oneshot::Sender<Result<(), Error>>>,
     startup_error: Option<Error>,
+    /// The state that handles see.
+    noted: HostState,
     /// The clock's last answer, good until application code or sleep may have taken time.
     now: Option<Instant>,
     /// The wait for the earliest deadline known when it was set; an earlier one replaces it, a later one does not.
@@ -93,6 +95,8 @@ impl<C: Core, T: Transport> Driver<C, T> {
             observers: Observers::default(),
             awaiting_serving: Vec::new(),
             startup_error: None,
+            // What a port begins with.
+            noted: HostState::Preparing,
             now: None,
             sleep: None,
             bell: Waker::from(Arc::new(Bell(port.clone()))),
@@ -236,7 +240,7 @@ impl<C: Core, T: Transport> Driver<C, T> {
                 Output::DropDial(dial) => self.transport.drop_dial(dial),
                 Output::Send { link, lane, record } => self.transport.send(link, lane, record),
                 Output::CloseLink(link) => self.transport.close(link),
-                Output::CallStore { call, request, timeout } => self.store.call(call, request, timeout, now),
+                Output::CallStore { call, request, timeout } => self.store.call(call, *request, timeout, now),
                 Output::Watch(scope) => self.store.watch(scope),
                 Output::Unwatch(scope) => self.store.unwatch(&scope),
                 // The core is not borrowed while application code runs.
@@ -277,7 +281,9 @@ impl<C: Core, T: Transport> Driver<C, T> {
 
     fn note_state(&mut self) {
         let state = self.core.state();
-        if self.port.set_state(state) != state {
+        if self.noted != state {
+            self.noted = state;
+            self.port.set_state(state);
             self.tell_serving();
         }
     }

@@ -47,9 +47,9 @@ impl Port {
         state_of(self.state.load(Ordering::Acquire))
     }
 
-    /// Notes the state and returns the one noted before.
-    pub(crate) fn set_state(&self, state: HostState) -> HostState {
-        state_of(self.state.swap(number(state), Ordering::AcqRel))
+    /// Notes the state.
+    pub(crate) fn set_state(&self, state: HostState) {
+        self.state.store(number(state), Ordering::Release);
     }
 
     pub(crate) fn settings(&self) -> &Settings {

@@ -68,7 +68,7 @@ impl Host {
         for call in self.routes.pending.values() {
             ensure(self.calls.contains_key(call), &|| format!("a reply is awaited for ended {call:?}"))?;
         }
-        for link in self.routes.by_link.keys() {
+        for (link, _) in self.routes.pending.keys() {
             ensure(self.links.contains_key(link), &|| format!("replies are awaited on lost {link:?}"))?;
         }
         let busy = self.objects.iter().filter(|object| !object.is_idle()).count();

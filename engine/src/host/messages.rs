@@ -57,8 +57,8 @@ pub(super) struct Routes {
     cache: BTreeMap<ObjectKey, CachedRoute>,
     cache_ends: BTreeSet<(Instant, ObjectKey)>,
     reading: BTreeMap<ObjectKey, Reading>,
-    pub(super) pending: BTreeMap<Correlation, CallId>,
-    pub(super) by_link: BTreeMap<LinkId, BTreeSet<Correlation>>,
+    /// Requests handed to a link whose reply is awaited on it.
+    pub(super) pending: BTreeMap<(LinkId, Correlation), CallId>,
     pub(super) congested: BTreeMap<LinkId, VecDeque<CallId>>,
     next_correlation: u64,
     store_failed: bool,
@@ -152,6 +152,18 @@ impl Routes {
         Correlation::from_u64(self.next_correlation).unwrap_or_else(|| unreachable!())
     }
 
+    /// Takes the calls out that wait for a reply on a link, in the order in which they were handed over.
+    pub(super) fn take_pending(&mut self, link: LinkId) -> Vec<CallId> {
+        let mut taken = Vec::new();
+        self.pending.retain(|(on, _), call| {
+            if *on == link {
+                taken.push(*call);
+            }
+            *on != link
+        });
+        taken
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.reading.is_empty() && self.pending.is_empty() && self.congested.values().all(VecDeque::is_empty)
     }
@@ -210,6 +222,7 @@ impl Host {
         request: bool,
         operation: &'static str,
     ) -> Result<Duration, Error> {
+        self.check_admission(operation)?;
         let invalid = |text: String| Err(Error::new(ErrorKind::InvalidOperation, operation, text));
         if message.payload.len() > PAYLOAD_MAX {
             return invalid(format!(
@@ -223,7 +236,6 @@ impl Host {
         if request && from.is_some_and(|turn| self.runs_on(turn, key)) {
             return invalid("a handler cannot wait for its own Actor".to_owned()); // MODEL-73
         }
-        self.check_admission(operation)?;
         Ok(timeout)
     }
 
@@ -351,13 +363,7 @@ impl Host {
         self.call_deadlines.remove(&(ended.deadline, call));
         match ended.stage {
             Stage::Remote { link, correlation } => {
-                self.routes.pending.remove(&correlation);
-                if let Some(on_link) = self.routes.by_link.get_mut(&link) {
-                    on_link.remove(&correlation);
-                    if on_link.is_empty() {
-                        self.routes.by_link.remove(&link);
-                    }
-                }
+                self.routes.pending.remove(&(link, correlation));
             }
             Stage::Congested { link, .. } => {
                 if let Some(waiting) = self.routes.congested.get_mut(&link) {

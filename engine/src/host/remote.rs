@@ -55,8 +55,7 @@ impl Host {
         let remaining = found.deadline.since(self.now);
         found.stage = Stage::Remote { link, correlation };
         let kind = if request {
-            self.routes.pending.insert(correlation, call);
-            self.routes.by_link.entry(link).or_default().insert(correlation);
+            self.routes.pending.insert((link, correlation), call);
             CallKind::Request(correlation)
         } else {
             CallKind::Send
@@ -88,8 +87,7 @@ impl Host {
 
     /// An admitted connection ended: what waited on it is Unavailable, nothing is sent again (MODEL-108).
     pub(super) fn link_lost(&mut self, link: LinkId) {
-        for correlation in self.routes.by_link.remove(&link).unwrap_or_default() {
-            let Some(call) = self.routes.pending.remove(&correlation) else { continue };
+        for call in self.routes.take_pending(link) {
             self.note_dead_link();
             if let Some(key) = self.calls.get(&call).map(|call| call.key.clone()) {
                 self.routes.forget(&key);
@@ -219,12 +217,9 @@ impl Host {
     }
 
     fn reply_arrived(&mut self, link: LinkId, reply: Reply, body: Option<Bytes>) {
-        let call = self.routes.pending.get(&reply.correlation).copied();
+        let call = self.routes.pending.get(&(link, reply.correlation)).copied();
         let Some(call) = call else { return self.mark(Mark::ReplyTooLate) };
         let Some(found) = self.calls.get(&call) else { return };
-        if !matches!(found.stage, Stage::Remote { link: on, .. } if on == link) {
-            return;
-        }
         if reply.stale_route {
             let key = found.key.clone();
             self.routes.forget(&key);

@@ -9,6 +9,7 @@ use super::store_calls::StoreUse;
 use super::{Host, TimerKey};
 use crate::creation::RecoveryEvent;
 use crate::event::Event;
+use crate::input::StoreCallId;
 use crate::lease::LeaseEvent;
 use crate::link::NodeIndex;
 use crate::mark::Mark;
@@ -48,12 +49,14 @@ enum Step {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub(super) struct Startup {
     step: Step,
+    /// The one call that is out; the answer to a call of a step that was given up speaks for no other.
+    awaited: Option<StoreCallId>,
     backoff_doublings: u32,
 }
 
 impl Startup {
     pub(super) fn new() -> Self {
-        Self { step: Step::Lease, backoff_doublings: 0 }
+        Self { step: Step::Lease, awaited: None, backoff_doublings: 0 }
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -91,7 +94,7 @@ impl Host {
                     self.startup.step = Step::Claim(at);
                     let limits = super::mesh::limits_of(&self.config.nodes[at]);
                     let claim = self.nodes[at].claim(limits, lease);
-                    self.call_store(StoreUse::Startup, claim.into());
+                    self.call_startup(claim.into());
                 }
                 None => self.enter(Step::Bind(0)),
             },
@@ -101,7 +104,7 @@ impl Host {
                 Some((at, lease)) => {
                     self.startup.step = Step::Publish(at);
                     let descriptor = self.nodes[at].descriptor(&self.config, HostState::Preparing);
-                    self.call_store(StoreUse::Startup, PublishDescriptor { descriptor, lease }.into());
+                    self.call_startup(PublishDescriptor { descriptor, lease }.into());
                 }
                 None => {
                     self.startup.step = Step::Listing;
@@ -114,7 +117,7 @@ impl Host {
                 Some((at, lease)) => {
                     self.startup.step = Step::Serve(at);
                     let descriptor = self.nodes[at].descriptor(&self.config, HostState::Serving);
-                    self.call_store(StoreUse::Startup, UpdateDescriptor { descriptor, lease }.into());
+                    self.call_startup(UpdateDescriptor { descriptor, lease }.into());
                 }
                 None => self.serve(),
             },
@@ -151,7 +154,16 @@ impl Host {
         }
     }
 
-    pub(super) fn startup_answered(&mut self, result: StoreResult) {
+    fn call_startup(&mut self, request: StoreRequest) {
+        let call = self.call_store(StoreUse::Startup, request);
+        self.startup.awaited = Some(call);
+    }
+
+    pub(super) fn startup_answered(&mut self, call: StoreCallId, result: StoreResult) {
+        if self.startup.awaited != Some(call) {
+            return;
+        }
+        self.startup.awaited = None;
         if let Err(error) = &result
             && !matches!(self.startup.step, Step::Undo(_))
         {
@@ -249,10 +261,10 @@ impl Host {
         match (claimed, lease) {
             (Some(at), Some(lease)) => {
                 let remove: StoreRequest = self.nodes[at].removal(lease).into();
-                self.call_store(StoreUse::Startup, remove);
+                self.call_startup(remove);
             }
             (None, Some(lease)) => {
-                self.call_store(StoreUse::Startup, ReleaseLease { lease }.into());
+                self.call_startup(ReleaseLease { lease }.into());
             }
             (_, None) => self.undo_ended(),
         }

@@ -44,7 +44,7 @@ impl Host {
         let call = StoreCallId(self.fresh());
         self.store_calls.insert(call, used_by);
         self.timers.set(TimerKey::StoreCall(call), self.now + timeout);
-        self.outputs.push_back(Output::CallStore { call, request, timeout });
+        self.outputs.push_back(Output::CallStore { call, request: Box::new(request), timeout });
         call
     }
 
@@ -60,7 +60,7 @@ impl Host {
         self.routes.store_was_reached(&result);
         match used_by {
             StoreUse::Lease => self.lease_answered(result),
-            StoreUse::Startup => self.startup_answered(result),
+            StoreUse::Startup => self.startup_answered(call, result),
             StoreUse::Discovery(node) => self.discovery_answered(node, result),
             StoreUse::Publish(node) => self.published(node, &result),
             StoreUse::Create(operation) => self.create_store_answered(operation, call, result),

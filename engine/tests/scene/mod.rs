@@ -290,7 +290,7 @@ impl Scene {
                     self.tell(to, Input::Transport(event));
                 }
             }
-            Output::CallStore { call, request, timeout: _ } => self.store_called(at, call, request),
+            Output::CallStore { call, request, timeout: _ } => self.store_called(at, call, *request),
             Output::Watch(scope) => self.seats[at].watches.push(scope),
             Output::Unwatch(scope) => self.seats[at].watches.retain(|watched| *watched != scope),
             Output::StartTurn(turn) => self.turn_started(at, *turn),

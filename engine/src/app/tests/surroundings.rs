@@ -18,7 +18,7 @@ use crate::output::Output;
 use crate::store::{ListDescriptors, StoreEvent, WatchScope};
 
 fn call(call: u64, timeout: u64) -> Output {
-    let request = ListDescriptors { mesh: None, token: None, limit: 10 }.into();
+    let request = Box::new(ListDescriptors { mesh: None, token: None, limit: 10 }.into());
     Output::CallStore { call: StoreCallId(call), request, timeout: Duration::from_secs(timeout) }
 }
 

@@ -11,8 +11,8 @@ use crate::link::LinkId;
 use crate::mesh::{Choice, choose};
 use crate::model::limits::{CREATION_REQUEST_MAX, call_timeout};
 use crate::model::{
-    Error, ErrorKind, LifecycleGeneration, ObjectKey, ObjectKind, ObjectRole, OperationId, OperationIdentity,
-    Rid,
+    Error, ErrorKind, LifecycleGeneration, NodeFence, ObjectKey, ObjectKind, ObjectRole, OperationId,
+    OperationIdentity, Rid,
 };
 use crate::output::{Answer, Output};
 use crate::store::{ReservationFence, StoreReply, StoreResult, WatchScope};
@@ -130,7 +130,7 @@ impl Host {
         let own = (node.local.role == ObjectRole::Server).then_some(&node.local.rid);
         let spec = &coordinator.spec;
         match choose(listing, spec.kind, &spec.stable_type, ready, own, &coordinator.excluded, draw) {
-            Choice::Node(chosen) => CoordinatorEvent::Chosen(crate::model::NodeFence {
+            Choice::Node(chosen) => CoordinatorEvent::Chosen(NodeFence {
                 mesh: chosen.descriptor.mesh.clone(),
                 rid: chosen.descriptor.rid.clone(),
                 lifecycle: chosen.descriptor.lifecycle,
@@ -160,6 +160,10 @@ impl Host {
             Some((_, link)) => {
                 self.send(link, &Message::CreateOrder(Box::new(order)), None);
                 self.coordinator_event(operation, CoordinatorEvent::OrderAdmitted(Some(link)));
+            }
+            // CREATE-49: the lifecycle may have ended while its reservation was on its way back.
+            None if !self.lifecycle_lives(&order.fence.target) => {
+                self.coordinator_event(operation, CoordinatorEvent::LifecycleEnded);
             }
             None => self.coordinator_event(operation, CoordinatorEvent::NoRoute),
         }
@@ -255,6 +259,11 @@ impl Host {
         for attempt in self.attempts.values_mut() {
             attempt.routes.retain(|route| !matches!(route, AnswerRoute::Remote(on, _) if *on == link));
         }
+    }
+
+    fn lifecycle_lives(&self, target: &NodeFence) -> bool {
+        let mut nodes = self.nodes.iter().filter(|node| node.local.mesh == target.mesh);
+        nodes.any(|node| node.peers().lives(&target.rid, target.lifecycle))
     }
 
     pub(in crate::host) fn lifecycle_ended(&mut self, rid: &Rid, lifecycle: LifecycleGeneration) {

@@ -76,7 +76,8 @@ impl Peers {
         }
     }
 
-    pub(super) fn lives(&self, rid: &Rid, lifecycle: LifecycleGeneration) -> bool {
+    /// Whether an intent for the lifecycle or an admitted connection of it is left (NODE-103).
+    pub(crate) fn lives(&self, rid: &Rid, lifecycle: LifecycleGeneration) -> bool {
         let admitted = self.ready(rid).map(|(_, admitted)| admitted);
         admitted == Some(lifecycle)
             || self.intents_of(rid).any(|(_, intent)| match intent.target.lifecycle {
