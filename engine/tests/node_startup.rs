@@ -94,9 +94,9 @@ impl Stage {
                     let refused = self.refusals.iter().find(|(name, _)| *name == request.name());
                     let result = match refused {
                         Some((_, error)) => Err(error.clone()),
-                        None => self.ask(request.clone()),
+                        None => self.ask((*request).clone()),
                     };
-                    self.requests.push(request);
+                    self.requests.push(*request);
                     Input::StoreAnswered { call, result }
                 }
                 Output::Bind(node) => {
