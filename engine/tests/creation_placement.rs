@@ -53,6 +53,15 @@ fn create_t13_capacity_comes_before_weight() {
         scene.expect_created(call);
         assert_eq!(owner(&mut scene, &id), scene.node(B).rid);
     }
+    // A listing that shows the node full spares the Store the question.
+    let refused = |scene: &Scene| {
+        scene.store_uses(C1, "reserve").iter().filter(|it| matches!(it.result, Some(Err(_)))).count()
+    };
+    let before = refused(&scene);
+    scene.advance(SECOND * 2);
+    let call = scene.create(C1, "x20", "accept");
+    scene.expect_created(call);
+    assert_eq!(refused(&scene), before);
     assert_eq!(scene.used(A), (1, 0));
     assert!(scene.orders(C1, A) == 1, "nothing but the first creation was sent to the full node");
 }
