@@ -13,7 +13,7 @@ pub(super) struct Exhaust {
     #[arg(long)]
     scope: Option<String>,
     /// States at most, for each scope.
-    #[arg(long, default_value_t = 200_000)]
+    #[arg(long, default_value_t = 1_000_000)]
     states: u64,
     /// Print one JSON object as the last line, an array of them for several scopes.
     #[arg(long)]
