@@ -8,6 +8,7 @@ mod act;
 mod app;
 mod carry;
 mod choose;
+mod end;
 mod heal;
 mod life;
 mod seat;
