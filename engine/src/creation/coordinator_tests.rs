@@ -9,8 +9,8 @@ use super::{Coordinator, CoordinatorContext, CoordinatorEffect, CoordinatorEvent
 use crate::input::{CallId, CreateMode};
 use crate::link::{LinkId, NodeIndex};
 use crate::model::{
-    Entropy, ErrorKind, Instant, LifecycleGeneration, ObjectGeneration, ObjectKind, OperationId,
-    RelocationId, SpotKind, StableType,
+    Entropy, ErrorKind, Instant, ObjectGeneration, ObjectKind, OperationId, RelocationId, SpotKind,
+    StableType,
 };
 use crate::output::Answer;
 use crate::store::{

@@ -407,8 +407,8 @@ fn create_71_a_lost_answer_is_settled_by_the_same_request() {
 #[test]
 fn create_72_73_a_conflict_is_judged_by_the_own_record_alone() {
     let again = F::Call(ReadCreation { key: key(), operation: operation(OWN) }.into());
-    assert_eq!(Stage::in_state("Commit").tell("store conflict"), [again.clone()]);
-    assert_eq!(Stage::in_state("Commit").tell("store lease lost"), [again.clone()]);
+    assert_eq!(Stage::in_state("Commit").tell("store conflict"), std::slice::from_ref(&again));
+    assert_eq!(Stage::in_state("Commit").tell("store lease lost"), std::slice::from_ref(&again));
     let created = CreateVerdict::Created { object_generation: ObjectGeneration::FIRST };
     let found = F::Mark(Mark::AttemptFoundOwnResult);
     let own = Stage::in_state("ReviewC").tell("read own record created");
