@@ -69,6 +69,10 @@ impl Scene {
     }
 
     pub fn request(&mut self, host: usize, id: &str, payload: &str) -> Call {
+        self.request_within(host, id, payload, Duration::from_secs(5))
+    }
+
+    pub fn request_within(&mut self, host: usize, id: &str, payload: &str, timeout: Duration) -> Call {
         let call = ActorCall {
             target: ActorId::new(id).unwrap(),
             packet: PacketName::new("say").unwrap(),
@@ -76,7 +80,7 @@ impl Scene {
             codec: PayloadCodec::Postcard,
             payload: Bytes::copy_from_slice(payload.as_bytes()),
             metadata: Metadata::none(),
-            timeout: Duration::from_secs(5),
+            timeout,
         };
         self.call(host, Command::RequestActor(call))
     }
