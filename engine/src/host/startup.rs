@@ -14,12 +14,12 @@ use crate::lease::LeaseEvent;
 use crate::link::NodeIndex;
 use crate::mark::Mark;
 use crate::mesh::{DiscoveryEvent, PeerEvent};
-use crate::model::limits::{WAITER_BACKOFF_FIRST, WAITER_BACKOFF_MAX};
+use crate::model::limits::{PAGE_MAX, WAITER_BACKOFF_FIRST, WAITER_BACKOFF_MAX};
 use crate::model::{Error, ErrorKind, HostState};
 use crate::output::Output;
 use crate::store::{
-    ConflictReason, PublishDescriptor, ReleaseLease, StoreError, StoreRequest, StoreResult, UpdateDescriptor,
-    WatchScope,
+    ConflictReason, PublishDescriptor, ReleaseLease, RemoveOwnerRows, StoreError, StoreReply, StoreRequest,
+    StoreResult, UpdateDescriptor, WatchScope,
 };
 
 /// Where startup stands. Nodes are taken in configuration order within a step.
@@ -39,8 +39,9 @@ enum Step {
     Serve(usize),
     /// The host serves.
     Served,
-    /// A step failed: releases in reverse order.
-    Undo(Error),
+    /// A step failed: releases in reverse order. Where a descriptor may already be listed as Serving, others may
+    /// have placed objects here (`rows`): these go first.
+    Undo { error: Error, rows: bool },
     /// Startup ended in Error, or the host was shut down meanwhile.
     Ended,
 }
@@ -61,6 +62,10 @@ impl Startup {
 
     pub(super) fn is_over(&self) -> bool {
         matches!(self.step, Step::Served | Step::Ended)
+    }
+
+    pub(super) fn is_undoing(&self) -> bool {
+        matches!(self.step, Step::Undo { .. })
     }
 }
 
@@ -121,7 +126,7 @@ impl Host {
                 }
                 None => self.serve(),
             },
-            Step::Undo(_) => self.undo_next(),
+            Step::Undo { .. } => self.undo_next(),
         }
     }
 
@@ -165,7 +170,7 @@ impl Host {
         }
         self.startup.awaited = None;
         if let Err(error) = &result
-            && !matches!(self.startup.step, Step::Undo(_))
+            && !self.startup.is_undoing()
         {
             return self.startup_store_failed(error);
         }
@@ -176,7 +181,7 @@ impl Host {
             }
             Step::Publish(at) => self.enter(Step::Publish(at + 1)),
             Step::Serve(at) => self.enter(Step::Serve(at + 1)),
-            Step::Undo(_) => self.undone(&result),
+            Step::Undo { .. } => self.undone(&result),
             Step::Lease | Step::Bind(_) | Step::Listing | Step::Served | Step::Ended => {}
         }
     }
@@ -245,7 +250,11 @@ impl Host {
         self.mark(Mark::StartupUndone);
         self.timers.cancel(&TimerKey::Startup);
         self.stop_background();
-        self.startup.step = Step::Undo(error);
+        let rows = matches!(self.startup.step, Step::Serve(_));
+        if rows {
+            self.end_all_work(ErrorKind::Unavailable);
+        }
+        self.startup.step = Step::Undo { error, rows };
         self.undo_next();
     }
 
@@ -257,6 +266,9 @@ impl Host {
             }
         }
         let lease = self.lease.lease();
+        if let (Step::Undo { rows: true, .. }, Some(lease)) = (&self.startup.step, lease) {
+            return self.call_startup(RemoveOwnerRows { lease, limit: PAGE_MAX }.into());
+        }
         let claimed = (0..self.nodes.len()).rev().find(|at| self.nodes[*at].claimed);
         match (claimed, lease) {
             (Some(at), Some(lease)) => {
@@ -274,6 +286,10 @@ impl Host {
         if matches!(result, Err(StoreError::Unavailable | StoreError::Indeterminate)) {
             return self.repeat_step();
         }
+        if let Step::Undo { rows: rows @ true, .. } = &mut self.startup.step {
+            *rows = matches!(result, Ok(StoreReply::Count(left)) if left.value > 0);
+            return self.undo_next();
+        }
         match (0..self.nodes.len()).rev().find(|at| self.nodes[*at].claimed) {
             Some(at) => {
                 self.nodes[at].claimed = false;
@@ -289,7 +305,7 @@ impl Host {
 
     fn undo_ended(&mut self) {
         let step = std::mem::replace(&mut self.startup.step, Step::Ended);
-        if let Step::Undo(error) = step {
+        if let Step::Undo { error, .. } = step {
             self.record(Event::StartupFailed(error));
         }
         self.end_all_work(ErrorKind::Unavailable);
@@ -301,10 +317,19 @@ impl Host {
     }
 
     /// HOST table: Shutdown interrupts Preparing. `true` where the undo goes on and Shutdown waits for it.
+    ///
+    /// Once Serving may be listed, an answer lost or late, others place objects here: such a host ends like one
+    /// that serves.
     pub(super) fn interrupt_startup(&mut self) -> bool {
         match &self.startup.step {
             Step::Served | Step::Ended => false,
-            Step::Undo(_) => true,
+            Step::Serve(_) => {
+                self.timers.cancel(&TimerKey::Startup);
+                self.startup.step = Step::Ended;
+                self.startup.awaited = None;
+                false
+            }
+            Step::Undo { .. } => true,
             _ => {
                 self.startup_failed(Error::new(
                     ErrorKind::ShuttingDown,

@@ -11,7 +11,7 @@ use crate::input::{InstanceId, StoreCallId, TurnEnd};
 use crate::link::LinkId;
 use crate::mark::Mark;
 use crate::model::limits::TERMINAL_RETENTION;
-use crate::model::{ErrorKind, ObjectKey, OperationIdentity, ReservationId};
+use crate::model::{ErrorKind, HostState, ObjectKey, OperationIdentity, ReservationId};
 use crate::output::{Output, Turn, Work};
 use crate::store::{ReservationFence, StoreResult};
 use crate::wire::{CreateAnswer, CreateOrder, CreateVerdict, Message};
@@ -28,7 +28,7 @@ impl Host {
                 None,
             );
         };
-        if self.shutdown_is_releasing() {
+        if self.shutdown_is_releasing() || self.startup.is_undoing() || self.state == HostState::Error {
             return self.answer_order(
                 route,
                 &order.fence,
