@@ -1,7 +1,5 @@
 //! Moves of a SpotWide Spot with all its members (STORE-90..94).
 
-use std::collections::btree_map::Entry;
-
 use spotmesh::model::limits::TERMINAL_RETENTION;
 use spotmesh::model::{ExecutionMode, ObjectKey, Sha256Digest};
 use spotmesh::store::{
@@ -23,16 +21,17 @@ impl Tx<'_> {
             return Err(StoreError::InvalidArgument(text));
         }
         let retain_until = self.now + TERMINAL_RETENTION;
-        let outcome = match self.state.chunks.entry((r.aggregate, r.digest)) {
-            Entry::Occupied(held) if held.get().bytes != r.bytes => {
+        let key = (r.aggregate, r.digest);
+        let outcome = match self.state.chunks.get_mut(&key) {
+            Some(held) if held.bytes != r.bytes => {
                 return Err(StoreError::conflict(ConflictReason::DifferentContent));
             }
-            Entry::Occupied(mut held) => {
-                held.get_mut().retain_until = retain_until.max(held.get().retain_until);
+            Some(held) => {
+                held.retain_until = retain_until.max(held.retain_until);
                 PutOutcome::AlreadyStored
             }
-            Entry::Vacant(slot) => {
-                slot.insert(ChunkRow { bytes: r.bytes.clone(), retain_until });
+            None => {
+                self.state.chunks.insert(key, ChunkRow { bytes: r.bytes.clone(), retain_until });
                 PutOutcome::Stored
             }
         };

@@ -10,31 +10,42 @@ use crate::state::State;
 
 /// Which counters: a node's, of one lifecycle.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) struct NodeKey {
+pub struct NodeKey {
+    /// The RouteMesh.
     pub mesh: MeshName,
+    /// The node.
     pub rid: Rid,
+    /// Its lifecycle.
     pub lifecycle: LifecycleGeneration,
 }
 
 impl NodeKey {
-    pub(crate) fn of(node: &NodeFence) -> Self {
+    /// The counters of a fence's lifecycle.
+    #[must_use]
+    pub fn of(node: &NodeFence) -> Self {
         Self { mesh: node.mesh.clone(), rid: node.rid.clone(), lifecycle: node.lifecycle }
     }
 }
 
 /// Slots of one component.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Slots {
+pub struct Slots {
+    /// In use.
     pub active: u64,
+    /// Promised.
     pub reserved: u64,
+    /// Most of both, 0 is none.
     pub limit: u32,
 }
 
 /// Counters of one node lifecycle.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Counters {
+pub struct Counters {
+    /// Actors.
     pub actors: Slots,
+    /// User and Instance Spots.
     pub spots: Slots,
+    /// Spots by type.
     pub types: BTreeMap<SpotType, Slots>,
 }
 

@@ -211,7 +211,7 @@ impl State {
             .iter()
             .map(|(operation, record)| (record.reservation, operation.clone()))
             .collect();
-        if ended != self.ended {
+        if !ended.iter().eq(self.ended.iter()) {
             return Err("the index of ended attempts differs from the terminal records".to_owned());
         }
         Ok(())

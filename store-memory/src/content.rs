@@ -1,7 +1,5 @@
 //! Immutable bytes: creation content and activation records (STORE-62, STORE-63, STORE-104..107).
 
-use std::collections::btree_map::Entry;
-
 use bytes::Bytes;
 use spotmesh::model::limits::{ACTIVATION_MAX, CREATION_REQUEST_MAX};
 use spotmesh::model::{
@@ -51,10 +49,11 @@ impl Tx<'_> {
     pub(crate) fn put_creation_content(&mut self, r: &PutCreationContent) -> StoreResult {
         check_bytes("creation content", &r.bytes, CREATION_REQUEST_MAX, r.sha256)?;
         let retain_until = self.now + r.retention;
-        let outcome = match self.state.contents.entry(r.content) {
-            Entry::Occupied(mut held) => put_again(held.get_mut(), r.sha256, retain_until)?,
-            Entry::Vacant(slot) => {
-                slot.insert(Blob { bytes: r.bytes.clone(), sha256: r.sha256, retain_until, linked: None });
+        let outcome = match self.state.contents.get_mut(&r.content) {
+            Some(held) => put_again(held, r.sha256, retain_until)?,
+            None => {
+                let blob = Blob::unlinked(r.bytes.clone(), r.sha256, retain_until);
+                self.state.contents.insert(r.content, blob);
                 PutOutcome::Stored
             }
         };
@@ -75,7 +74,7 @@ impl Tx<'_> {
             }
         };
         let blob = blob.ok_or(StoreError::NotFound)?;
-        if blob.sha256 != *sha256 || blob.bytes.len() != *size as usize {
+        if blob.sha256 != *sha256 || blob.size != *size {
             return Err(StoreError::conflict(ConflictReason::DifferentContent));
         }
         if blob.linked.is_some() {
@@ -106,11 +105,12 @@ impl Tx<'_> {
     pub(crate) fn put_activation(&mut self, r: &PutActivation) -> StoreResult {
         check_bytes("activation record", &r.envelope, ACTIVATION_MAX, r.sha256)?;
         let retain_until = self.now + r.retention;
-        let outcome = match self.state.activations.entry(r.activation) {
-            Entry::Occupied(mut held) => put_again(&mut held.get_mut().blob, r.sha256, retain_until)?,
-            Entry::Vacant(slot) => {
-                let blob = Blob { bytes: r.envelope.clone(), sha256: r.sha256, retain_until, linked: None };
-                slot.insert(ActivationRow { blob, inbox_sequence: None, cursor: None });
+        let outcome = match self.state.activations.get_mut(&r.activation) {
+            Some(held) => put_again(&mut held.blob, r.sha256, retain_until)?,
+            None => {
+                let blob = Blob::unlinked(r.envelope.clone(), r.sha256, retain_until);
+                let row = ActivationRow { blob, inbox_sequence: None, cursor: None };
+                self.state.activations.insert(r.activation, row);
                 PutOutcome::Stored
             }
         };

@@ -33,9 +33,11 @@ mod per_actor;
 mod read;
 mod relocation;
 mod sequence;
+pub mod slice;
 mod state;
 mod store;
 mod sweep;
+mod table;
 mod view;
 mod watch;
 
