@@ -89,7 +89,11 @@ impl ZmqHost {
         let thread = std::thread::Builder::new()
             .name("spotmesh-host".to_owned())
             .spawn(move || {
-                run(plan, transport, TokioExecutor::new(handle), seed, &started);
+                {
+                    // Turns are first polled here, and may use Tokio's timers and sockets whatever their placement.
+                    let _context = handle.enter();
+                    run(plan, transport, TokioExecutor::new(handle.clone()), seed, &started);
+                }
                 // Calls still under way belong to a host that has ended.
                 if let Some(runtime) = own {
                     runtime.shutdown_background();
