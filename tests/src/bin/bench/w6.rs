@@ -36,6 +36,9 @@ const WIDTH: usize = 64;
 /// What the host still does after the last creation.
 const SETTLE: Duration = Duration::from_secs(3);
 
+/// How long a host of a round may take to end.
+const STOP: Duration = Duration::from_secs(60);
+
 /// A memory store that counts its calls and the time spent in them.
 #[derive(Clone)]
 struct Counted {
@@ -147,7 +150,8 @@ fn rate() -> Outcome<Rate> {
         create(running.handle(), 0..ACTORS).await?;
         let (wall, cpu) = (begin.elapsed(), cpu_of("self")? - cpu);
         let each = |total: u64| total as f64 / ACTORS as f64;
-        // Its Actors need no orderly end: the process ends, or the handle's drop stops it.
+        // Ended before the next round reads the clocks of all threads: a thread takes its time along.
+        running.stop(STOP).await?;
         Ok(Rate {
             per_second: ACTORS as f64 / wall.as_secs_f64(),
             cpu_us: cpu.as_nanos() as f64 / 1_000.0 / ACTORS as f64,
