@@ -93,7 +93,7 @@ fn k03_coordinator_dies_with_its_reserve_in_flight() {
 }
 
 #[test]
-fn k03_create_t10_coordinator_dies_after_reserve_and_the_target_adopts() {
+fn create_t10_k03_coordinator_dies_after_reserve_and_the_target_adopts() {
     for hints in [true, false] {
         let mut scene = cast();
         scene.deliver_hints(hints);
@@ -112,7 +112,7 @@ fn k03_create_t10_coordinator_dies_after_reserve_and_the_target_adopts() {
 }
 
 #[test]
-fn k03_create_t10_coordinator_dies_after_reserve_and_the_target_aborts_past_the_deadline() {
+fn create_t10_k03_coordinator_dies_after_reserve_and_the_target_aborts_past_the_deadline() {
     let mut scene = cast();
     scene.rule(C1, "reserve", Policy::HoldAnswer, 1);
     scene.create_within(C1, "x", "accept", SECOND * 2);
@@ -245,7 +245,7 @@ fn dies_before_its_commit(kill_at: &str, with_waiter: bool) {
 }
 
 #[test]
-fn k06_create_t9_host_t21_target_dies_before_or_in_its_factory() {
+fn create_t9_host_t21_k06_target_dies_before_or_in_its_factory() {
     for kill_at in ["verify", "loading", "factory"] {
         for with_waiter in [true, false] {
             dies_before_its_commit(kill_at, with_waiter);

@@ -34,7 +34,7 @@ fn accepted(reply: &'static str) -> TurnEnd {
 }
 
 #[test]
-fn k13_create_t11_a_target_paused_past_its_lease_commits_nothing() {
+fn create_t11_k13_a_target_paused_past_its_lease_commits_nothing() {
     for point in ["factory", "turn ended", "commit in flight"] {
         let mut scene = cast();
         let first = scene.create_within(C1, "x", "hold", SECOND * 60);
