@@ -45,8 +45,9 @@ impl Cluster {
     pub(crate) fn start(settings: &Settings) -> Result<Cluster, HarnessError> {
         let programs = Programs::find()?;
         let user = ServerUser::find()?;
-        let directory = Directory::claim(user)?;
-        let watchdog = Watchdog::start(directory.path())?;
+        let path = Directory::propose(user);
+        let watchdog = Watchdog::start(&path)?;
+        let directory = Directory::claim(path, user)?;
         let condition = Condition::Stopped;
         let mut cluster = Cluster { programs, user, directory, watchdog, port: 0, condition };
         cluster.initialise(settings)?;

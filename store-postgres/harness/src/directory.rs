@@ -9,7 +9,7 @@ use crate::user::ServerUser;
 use crate::watchdog::Watchdog;
 
 const PREFIX: &str = "spotmesh-pg-";
-/// Not yet claimed; such a directory is complete within milliseconds.
+/// Not yet claimed; such a directory is complete within milliseconds. The watchdog knows the suffix too.
 const UNCLAIMED_SUFFIX: &str = ".new";
 const UNCLAIMED_AGE: Duration = Duration::from_secs(600);
 const OWNER_FILE: &str = "owner";
@@ -25,13 +25,18 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Removes the directories of dead owners, then makes a new one.
-    pub(crate) fn claim(user: Option<ServerUser>) -> Result<Directory, HarnessError> {
+    /// Removes the directories of dead owners and names a new one, for the watchdog to know before anything exists.
+    pub(crate) fn propose(user: Option<ServerUser>) -> PathBuf {
         let parent = parent(user);
         clear_dead(&parent, user);
-        let name = format!("{PREFIX}{:012x}", random() & 0xffff_ffff_ffff);
-        let unclaimed = parent.join(format!("{name}{UNCLAIMED_SUFFIX}"));
-        let path = parent.join(name);
+        parent.join(format!("{PREFIX}{:012x}", random() & 0xffff_ffff_ffff))
+    }
+
+    /// Makes the proposed directory.
+    pub(crate) fn claim(path: PathBuf, user: Option<ServerUser>) -> Result<Directory, HarnessError> {
+        let mut unclaimed = path.clone().into_os_string();
+        unclaimed.push(UNCLAIMED_SUFFIX);
+        let unclaimed = PathBuf::from(unclaimed);
         let make = |path: &Path| {
             fs::DirBuilder::new()
                 .mode(0o700)

@@ -14,7 +14,7 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Watches over `directory` for this process.
+    /// Watches over `directory`, which need not exist yet, for this process.
     pub(crate) fn start(directory: &Path) -> Result<Watchdog, HarnessError> {
         Ok(Watchdog { shell: spawn(directory, Stdio::piped())? })
     }

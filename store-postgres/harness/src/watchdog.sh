@@ -62,8 +62,9 @@ for id in $(launched); do
 done
 
 tries=0
-while [ -e "$directory" ] && [ "$tries" -lt 100 ]; do
-  rm -rf "$directory" 2>/dev/null && break
+while [ "$tries" -lt 100 ]; do
+  # The second is what it is called until its owner has filled it.
+  rm -rf "$directory" "$directory.new" 2>/dev/null && break
   tries=$((tries + 1))
   sleep 0.05
 done
