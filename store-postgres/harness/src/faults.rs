@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
@@ -6,6 +7,9 @@ use tokio_postgres::error::SqlState;
 use crate::cluster::Cluster;
 use crate::server::{blocking, lock};
 use crate::{HarnessError, Server};
+
+const RELOAD_LIMIT: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(5);
 
 /// Ways to hurt a server. All but [`Server::exhaust_connections`] need one that was started here.
 impl Server {
@@ -31,9 +35,9 @@ impl Server {
         self.with_cluster("resuming it", Cluster::resume).await
     }
 
-    /// Makes every transaction of new sessions read-only by default, or ends that. The sessions of all clients are
-    /// ended, so that none goes on as before. A session that asks for READ WRITE by itself still writes, as this
-    /// harness's own do.
+    /// Makes transactions read-only by default, as on a standby, or ends that. It holds for open sessions too, from
+    /// their next transaction on, and survives a restart. A session that asks for READ WRITE by itself still writes, as
+    /// this harness's own do.
     pub async fn read_only(&self, on: bool) -> Result<(), HarnessError> {
         self.ours("making it read-only")?;
         let client = self.connect().await?;
@@ -41,14 +45,19 @@ impl Server {
         let setting = if on { "on" } else { "off" };
         let alter = format!("ALTER SYSTEM SET default_transaction_read_only = {setting}");
         client.batch_execute(&alter).await.map_err(attempted())?;
-        // The first process reads the file on a signal: new sessions have the setting once it has.
         client.batch_execute("SELECT pg_reload_conf()").await.map_err(attempted())?;
+        // The first process reads the file on a signal and passes the signal on before it lets in the next session.
+        let deadline = Instant::now() + RELOAD_LIMIT;
         while self.setting_of_new_sessions().await? != setting {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            if Instant::now() > deadline {
+                return Err(HarnessError::State {
+                    expected: "a server that reads its configuration again",
+                    found: "one that keeps the old one",
+                });
+            }
+            tokio::time::sleep(POLL).await;
         }
-        let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
-                   WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
-        client.batch_execute(end).await.map_err(attempted())
+        Ok(())
     }
 
     /// Takes every free connection slot. Slots that others give back later are theirs to take again.
