@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Why the harness could not do what it was asked: what was expected and what was found.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum HarnessError {
     /// There are no server programs on this machine.
     NoPrograms {
@@ -69,6 +69,13 @@ impl HarnessError {
     pub(crate) fn sql(attempted: impl Into<String>) -> impl FnOnce(tokio_postgres::Error) -> HarnessError {
         let attempted = attempted.into();
         move |source| HarnessError::Sql { attempted, source: Arc::new(source) }
+    }
+}
+
+/// The sentence of `Display`: tests unwrap, and this is what they show then.
+impl fmt::Debug for HarnessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -77,7 +77,8 @@ mod tests {
     #[test]
     fn missing_programs_are_one_clear_sentence() {
         let folder = std::env::temp_dir().join("spotmesh-no-such-folder");
-        let error = Programs::find_in(vec![folder.clone()]).expect_err("there are no programs").to_string();
+        let error = Programs::find_in(vec![folder.clone()]).expect_err("there are no programs");
+        let error = format!("{error:?}");
         assert!(error.contains(folder.to_str().unwrap()), "{error}");
         assert!(error.contains("install the server") && error.contains("SPOTMESH_PG_URL"), "{error}");
         assert_eq!(error.lines().count(), 1);
