@@ -119,6 +119,17 @@ async fn a_cut_after_send_leaves_what_was_sent_without_an_answer() {
 }
 
 #[tokio::test]
+async fn the_server_executes_the_rest_of_an_operation_cut_after_send() {
+    let bed = Bed::new("rest").await;
+    let client = connect(bed.proxy.url()).await.unwrap();
+    bed.proxy.cut_next(Phase::AfterSend, 1);
+    // More output than any buffer holds: the cut falls on its beginning, long before the write.
+    let sql = "SELECT repeat('x', 1000) FROM generate_series(1, 20000); SELECT pg_sleep(0.2); INSERT INTO rest VALUES (1)";
+    client.batch_execute(sql).await.expect_err("it is cut");
+    assert_eq!(bed.rows().await, "{1}");
+}
+
+#[tokio::test]
 async fn a_cut_after_commit_loses_the_answer_and_not_the_effect() {
     let bed = Bed::new("after_commit").await;
     assert_eq!(bed.rows_after_a_cut(Phase::AfterCommit).await, "{1}");
